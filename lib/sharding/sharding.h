@@ -1,0 +1,97 @@
+// Placements: which logical axes a model has (inference by unification of factors over the trace), which of them are split
+// over tp, and what that means for every tensor and every operation. Reads the trace only.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "model/trace.h"
+
+namespace shardwright::sharding {
+
+using model::OpId;
+using model::TensorId;
+
+/// One factor of a dimension: an axis, or a concatenation of segments (each a product of terms).
+struct Term {
+  int axis = -1;                              ///< index into Result::axes; every leaf factor has one
+  std::int64_t size = 1;
+  std::vector<std::vector<Term>> segments;    ///< non-empty: a concatenation; axis is -1 then
+};
+using Dim = std::vector<Term>;                ///< a product, outermost first; empty for size 1
+using Factored = std::vector<Dim>;            ///< one entry per dimension
+
+/// A leaf factor after unification: one logical axis of the model.
+struct Axis {
+  int id = -1;
+  std::int64_t size = 1;
+  std::vector<TensorId> parameters;           ///< parameters and buffers that carry it
+  bool legal = false;                         ///< may be sharded at this tp
+  bool chosen = false;
+  std::string why_not;                        ///< first reason when it is not legal
+  support::Range where;                       ///< place of that reason
+  bool divides = true;                        ///< false: only tp does not divide it
+  double parameter_bytes = 0;
+  double flops = 0;
+  double forward_elements = 0;                ///< elements all-reduced forward (outputs of contractions over it)
+  double entry_elements = 0;                  ///< elements all-reduced backward (entries)
+};
+
+enum class State : std::uint8_t { I, R, V, P };
+
+/// What must be inserted so that every operation gets states it accepts (semantics §1).
+struct Conversion {
+  enum Kind : std::uint8_t {
+    CopyTo,      ///< I→R before operand `operand` of `op`: identity forward, all-reduce backward
+    ReduceFrom,  ///< P→I on output `operand` of `op`: all-reduce forward, identity backward
+    Slice,       ///< a full tensor enters as its local slice (constants, fills, buffers not cut): operand, or output when `on_output`
+    Gather,      ///< V→I: all-gather forward, split backward
+  };
+  Kind kind = CopyTo;
+  OpId op = -1;
+  int operand = 0;                            ///< index into Op::inputs, or into Op::outputs when on_output
+  bool on_output = false;
+  TensorId tensor = -1;
+  int dim = -1;                               ///< Slice/Gather: dimension that carries the axis
+  int axis = -1;
+  bool mean = false;                          ///< ReduceFrom after a mean over the local part: divide by tp as well
+};
+
+struct Fallback {                             ///< something that could have been split and was not
+  int axis = -1;
+  support::Range where;
+  std::string module;                         ///< FQN of the module that owns the first parameter
+  std::string message;                        ///< names class, size, tp and the values that work
+};
+
+struct Options {
+  int tp = 1;
+  std::string objective = "split";            ///< split | time | memory
+  std::vector<std::string> keep_replicated;   ///< FQN patterns pinned by the user or the plan
+  std::string device;                         ///< profile for time/memory
+};
+
+struct Result {
+  int tp = 1;
+  std::vector<Axis> axes;
+  std::vector<Factored> tensors;              ///< by TensorId
+  std::vector<State> states;                  ///< by TensorId
+  std::vector<int> axis_of;                   ///< by TensorId: the chosen axis it carries, or -1
+  std::vector<Conversion> conversions;        ///< in order of op
+  std::vector<TensorId> grad_summed;          ///< replicated parameters whose gradient is summed over tp after backward
+  std::vector<Fallback> fallbacks;
+
+  /// Shape on one rank: every dimension that carries the tensor's chosen axis is divided by tp.
+  std::vector<std::int64_t> local_shape(const model::Trace&, TensorId) const;
+  /// Dimension of `t` that carries its chosen axis, or -1.
+  int sharded_dim(TensorId t) const;
+};
+
+/// Infers the axes and chooses. `other`: a second trace of the same model at another batch size (nullptr: skip the check);
+/// an axis counts only when both traces agree on it.
+Result analyse(const model::Trace&, const Options&, const model::Trace* other = nullptr);
+
+/// Places a given set of axes (by the parameters that carry them) instead of choosing: replay of a plan.
+Result place(const model::Trace&, const Options&, const std::vector<std::vector<std::string>>& chosen_by_parameters);
+
+}  // namespace shardwright::sharding

@@ -1,0 +1,65 @@
+// From a job (commands.md, "Job file") to a trace: builds the model, runs its forward on abstract tensors.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "eval/interpreter.h"
+#include "model/trace.h"
+#include "support/result.h"
+#include "support/source.h"
+
+namespace shardwright::eval {
+
+/// One input of forward: a tensor, or a Python expression.
+struct InputSpec {
+  std::string expression;                 ///< "=expr": its text; else empty
+  model::DType dtype = model::DType::F32;
+  std::vector<std::int64_t> shape;
+  std::vector<bool> free;                 ///< sizes marked "?": a bare ? has size 1 until resized
+  std::int64_t low = 0, high = 0;         ///< integers: low <= x < high; both 0: not stated
+  std::string distribution;               ///< floats: "normal" (default) or "rand"
+};
+
+struct Job {
+  std::string model;                                       ///< "path/file.py:Class" or "package.module:Class"
+  std::vector<std::string> python_path;                    ///< absolute, or relative to the job file's folder (already joined)
+  std::vector<std::pair<std::string, std::string>> imports;///< name → dotted object
+  std::string setup;                                       ///< statements
+  std::string build;                                       ///< expression; empty: Class(**args)
+  std::vector<std::pair<std::string, std::string>> args;   ///< name → expression
+  std::vector<std::pair<std::string, InputSpec>> inputs;
+  std::string call;                                        ///< expression; empty: model(*inputs)
+  bool keyword = false;
+  bool train = false;                                      ///< mode: train
+  std::int64_t seed = 0;
+};
+
+struct Options {
+  std::int64_t max_steps = 20'000'000;
+};
+
+/// Parses "f32[1,72,?]~rand", "i64[2,16]<128", "i64[4]2..128", "=None".
+support::Expected<InputSpec> parse_input(std::string_view text);
+/// Reads the interpreter's keys of a job file (others are left to their readers). `path` is for messages and relative paths.
+support::Expected<Job> parse_job(std::string_view yaml, const std::string& path);
+/// The job with dimension 0 of every shaped input, and every "?" size, multiplied by k.
+Job with_batch(const Job& job, std::int64_t k);
+
+/// A trace and what it points into. Keep it as long as the trace is used.
+struct Traced {
+  model::Trace trace;
+  std::unique_ptr<ModuleSource> loader;         ///< owns the syntax trees
+  std::unique_ptr<Interpreter> interpreter;
+  std::string entry_module;                     ///< dotted
+  ClassObj* root_class = nullptr;
+};
+
+/// Builds and runs. Errors carry the Python error with file, line and call stack as notes.
+support::Expected<std::unique_ptr<Traced>> trace(const Job& job, const Options& options, support::SourceManager& sm);
+
+}  // namespace shardwright::eval

@@ -1,0 +1,20 @@
+// What lib/eval asks of lib/eval/torch (which implements these); run.cpp is the caller.
+#pragma once
+#include <string>
+
+#include "eval/interpreter.h"
+#include "eval/run.h"
+
+namespace shardwright::eval {
+
+/// Registers torch's native and hybrid modules and sets Interpreter::tensors.
+void register_torch(Interpreter&);
+
+/// A tensor for an input of forward: Tensor::origin Input, named, appended to Trace::tensors.
+Value make_input(Interpreter&, const std::string& name, const InputSpec&);
+
+/// Called between building and running: `model` must be an nn.Module (raise TypeError otherwise). Makes it modules[0]
+/// or relabels (parent, attr, fqn, Tensor::name of parameters and buffers), sets training mode everywhere.
+void finish_model(Interpreter&, const Value& model, bool training);
+
+}  // namespace shardwright::eval

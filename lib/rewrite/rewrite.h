@@ -1,0 +1,113 @@
+// From placements and cuts to edited source. Three parts, each one concern:
+//   tp_edits     what must change where so that every rank computes its slice (verdicts on places in the source, per frame)
+//   StageSlicer  the text of methods cut to what one stage executes
+//   specialize   groups module instances by the edits they need into as few class variants as possible
+// docs/generation.md is the design.
+#pragma once
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "model/trace.h"
+#include "pipeline/pipeline.h"
+#include "sharding/sharding.h"
+#include "support/diagnostic.h"
+
+namespace shardwright::rules { class Rules; }
+
+namespace shardwright::rewrite {
+
+using model::FrameId;
+using model::ModuleId;
+using support::Range;
+
+/// What one executed frame wants at one place of its function. `Keep` is a real verdict: two frames of one variant that
+/// disagree about a place (one edits, one keeps) cannot share code.
+struct Verdict {
+  enum Kind : std::uint8_t {
+    Keep,
+    Replace,      ///< range := text
+    Wrap,         ///< prefix + range + suffix
+    InsertBefore, ///< text at range.begin (whole lines: before the statement, its indentation is added)
+    InsertAfter,  ///< text at range.end
+    AppendArgument, ///< `text` as a further argument of the Call whose range is `range`
+  };
+  Kind kind = Keep;
+  FrameId frame = -1;                 ///< the user frame whose function holds the place
+  Range range;
+  std::string text, prefix, suffix;
+  std::vector<std::string> imports;   ///< names of shardwright.parallel that the new text uses
+  std::string why;                    ///< for plan --explain and conflicts
+  int axis = -1;
+};
+
+/// A statement to add at the end of a module's __init__ (e.g. cutting a parameter that was made out of sight).
+struct InitStatement {
+  ModuleId module = -1;
+  std::string text;
+  std::vector<std::string> imports;
+  int axis = -1;
+};
+
+/// An axis that cannot be expressed in the source: it is given up, named, and the plan is made again without it.
+struct Refusal {
+  int axis = -1;
+  Range where;
+  std::string message;
+};
+
+/// Role of a layer in the generated program, for plan, tree and tables.
+struct LayerRole {
+  ModuleId module = -1;
+  std::string role;                   ///< "column" | "row" | "sharded" | "replicated, gradient summed"
+  std::string generated_class;        ///< "ColumnParallelLinear", … or "" when cut in place
+  std::string reason;
+};
+
+struct TpEdits {
+  std::vector<Verdict> verdicts;
+  std::vector<InitStatement> init_statements;
+  std::vector<LayerRole> roles;
+  std::vector<Refusal> refusals;
+};
+
+TpEdits tp_edits(const model::Trace&, const sharding::Result&, const support::SourceManager&, const rules::Rules&);
+
+/// Text of a source range with all TP edits of the current variant applied (and child classes renamed).
+using Render = std::function<std::string(Range)>;
+
+/// One stage's interface.
+struct StageInterface {
+  std::vector<model::TensorId> receives;    ///< order of the incoming tuple
+  std::vector<model::TensorId> returns;     ///< order of the outgoing tuple (empty for the last stage)
+  std::vector<std::string> needs_inputs;    ///< names of forward's inputs it reads
+};
+
+/// Slices __init__ and forward (and the methods between) of the modules that lie on a cut.
+class StageSlicer {
+ public:
+  StageSlicer(const model::Trace&, const support::SourceManager&);
+  ~StageSlicer();
+  /// Can generation express this cut? Empty: yes; else the reason.
+  std::string refuses(const pipeline::Cut&) const;
+  /// Fixes the partition that the following calls speak of. Returns refusals' text, empty when fine.
+  std::string set_partition(const pipeline::Partition&);
+  /// Modules that stage k holds only in part, root first; each gets a class of its own.
+  std::vector<ModuleId> partial_modules(int k) const;
+  /// Does stage k hold the module at all?
+  bool holds(int k, ModuleId) const;
+  StageInterface interface(int k) const;
+  /// New text of a method (from `def` to its end, decorators excluded, indentation of the original) of a partial module in
+  /// stage k; nullopt when the method stays as it is. `render` gives edited text of original ranges.
+  std::optional<std::string> method(int k, ModuleId, const program::Function*, const Render& render) const;
+  /// Names that the sliced text needs beyond the original's: "from itertools import islice", "Absent" (shardwright.parallel).
+  std::vector<std::string> extra_imports(int k, ModuleId) const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace shardwright::rewrite

@@ -158,6 +158,7 @@ struct Frame {
   const program::Expr* call = nullptr;   ///< the Call expression in the parent's code; nullptr for the root
   StepId step = -1;                      ///< the parent's step
   IterPath iters;                        ///< loops of the parent's function around the call (comprehensions included)
+  bool via_partial = false;              ///< the callee's value was a functools.partial (or otherwise wrapped) function
   bool builtin = false;                  ///< code of rules/layers (torch.nn as described by us): nothing there is edited or cut
   bool init = false;                     ///< while building the model (before forward)
   Clock begin = 0, end = 0;
@@ -234,6 +235,9 @@ struct Module {
   std::string type;                      ///< qualified class: "timm.layers.mlp.Mlp", "torch.nn.Linear"
   const program::ClassDef* class_def = nullptr;
   bool builtin = false;                  ///< class of rules/layers
+  std::vector<const program::ClassDef*> mro;  ///< user classes (with source) of its MRO, its own first; built-in ones left out
+  ModuleId cloned_from = -1;             ///< copy.deepcopy of this module: shares its constructor call
+  bool construct_partial = false;        ///< the callee's value was a functools.partial of the class
   FrameId construct_frame = -1;          ///< frame that executed the constructor call
   const program::Expr* construct_call = nullptr;  ///< Call expression in that frame's code
   StepId construct_step = -1;

@@ -1,0 +1,70 @@
+#include "model/trace.h"
+
+#include <array>
+
+namespace shardwright::model {
+namespace {
+
+struct DTypeFacts {
+  std::string_view short_name, torch_name;
+  int bytes;
+  bool floating;
+};
+// In the order of the enumeration.
+constexpr std::array<DTypeFacts, 12> dtypes{{
+    {"f16", "torch.float16", 2, true},
+    {"bf16", "torch.bfloat16", 2, true},
+    {"f32", "torch.float32", 4, true},
+    {"f64", "torch.float64", 8, true},
+    {"c64", "torch.complex64", 8, true},
+    {"c128", "torch.complex128", 16, true},
+    {"i8", "torch.int8", 1, false},
+    {"u8", "torch.uint8", 1, false},
+    {"i16", "torch.int16", 2, false},
+    {"i32", "torch.int32", 4, false},
+    {"i64", "torch.int64", 8, false},
+    {"bool", "torch.bool", 1, false},
+}};
+const DTypeFacts& facts(DType d) { return dtypes[static_cast<std::size_t>(d)]; }
+
+void collect(const Trace& t, ModuleId id, const std::string& prefix, bool buffers, int depth, std::vector<NamedTensor>& out) {
+  if (depth > 200) return;  // a module that contains itself: PyTorch would not return either
+  const Module& m = t.module(id);
+  for (int pass = 0; pass < (buffers ? 2 : 1); ++pass)
+    for (const ParamRef& p : m.params)
+      if (p.buffer == (pass == 1) && p.tensor >= 0) out.push_back({prefix + p.attr, id, p});
+  for (const auto& [name, child] : m.children)
+    if (child >= 0) collect(t, child, prefix + name + ".", buffers, depth + 1, out);
+}
+
+void collect(const Binding& b, std::vector<TensorId>& out) {
+  if (b.kind == Binding::Tensor && b.tensor >= 0) out.push_back(b.tensor);
+  for (const auto& item : b.items) collect(item.second, out);
+}
+
+}  // namespace
+
+std::string_view short_name(DType d) { return facts(d).short_name; }
+std::string_view torch_name(DType d) { return facts(d).torch_name; }
+int bytes_of(DType d) { return facts(d).bytes; }
+bool is_floating(DType d) { return facts(d).floating; }
+
+std::vector<NamedTensor> named_tensors(const Trace& t, bool buffers) {
+  std::vector<NamedTensor> out;
+  if (!t.modules.empty()) collect(t, 0, "", buffers, 0, out);
+  return out;
+}
+
+std::vector<TensorId> tensors_of(const Binding& b) {
+  std::vector<TensorId> out;
+  collect(b, out);
+  return out;
+}
+
+std::int64_t numel(const Tensor& t) {
+  std::int64_t n = 1;
+  for (std::int64_t d : t.shape) n *= d;
+  return n;
+}
+
+}  // namespace shardwright::model

@@ -15,7 +15,7 @@
 #include "sharding/sharding.h"
 #include "support/diagnostic.h"
 
-namespace shardwright::rules { class Rules; }
+namespace shardwright::rules { class Database; }
 
 namespace shardwright::rewrite {
 
@@ -73,7 +73,7 @@ struct TpEdits {
   std::vector<Refusal> refusals;
 };
 
-TpEdits tp_edits(const model::Trace&, const sharding::Result&, const support::SourceManager&, const rules::Rules&);
+TpEdits tp_edits(const model::Trace&, const sharding::Result&, const support::SourceManager&, const rules::Database&);
 
 /// Text of a source range with all TP edits of the current variant applied (and child classes renamed).
 using Render = std::function<std::string(Range)>;

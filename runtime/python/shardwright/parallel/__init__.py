@@ -1,0 +1,22 @@
+"""Shardwright's runtime for generated models: mesh, regions, layers, random streams, pipeline, optimizer, training.
+
+Processes are started by torchrun; communication is torch.distributed's (NCCL on GPUs, Gloo on CPUs). With one process
+everything works without torch.distributed.
+"""
+import torch as _torch  # noqa: F401  (its libraries must be loaded before the extension)
+
+from .attention import ParallelMultiheadAttention
+from .conv import *  # noqa: F401,F403
+from .counters import counting, payload_bytes, reset_payload_bytes
+from .layers import ColumnParallelLinear, RowParallelLinear, VocabParallelEmbedding
+from .mesh import (Mesh, MeshError, dp_group, dp_rank, dp_size, initialize, is_first_stage, is_last_stage, mesh, pp_group, pp_rank,
+                   pp_size, set_mesh, shutdown, tp_group, tp_rank, tp_size)
+from .optimizer import (ParallelOptimizer, adamw, broadcast_tied, finalize_gradients, gradient_norm, sgd)
+from .params import ParamsError, ParamTable, annotate, load_stage
+from .pipeline import PipelineError, PipelineExecutor
+from .random import ShardedDropout, get_rng_tracker, manual_seed
+from .regions import (copy_to_tensor_model_parallel_region, gather_from_tensor_model_parallel_region, local_slice,
+                      local_sizes, reduce_from_tensor_model_parallel_region, row_parallel,
+                      scatter_to_tensor_model_parallel_region)
+from .shards import Absent, ShardSpec, drop_unused, shard_module, shard_parameter, sum_gradients_over_tp
+from .training import SyntheticDataset, get_args, pretrain

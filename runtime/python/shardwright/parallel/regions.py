@@ -1,0 +1,78 @@
+"""Conversions between placements over the tensor-parallel group, with their gradients. Megatron's names where it has them."""
+from __future__ import annotations
+
+import torch
+
+from . import _C
+from .mesh import tp_group, tp_size
+
+REPLICATED_GRAD = "replicated_grad"
+
+
+def _product(sizes):
+    return (int(sizes[0]), int(sizes[1])) if sizes is not None else (1, 0)
+
+
+def copy_to_tensor_model_parallel_region(x):
+    """I -> R: the same tensor forward, gradient summed over tp. For an activation that enters a sharded region, and for a
+    replicated parameter that is used inside one."""
+    if not isinstance(x, torch.Tensor):
+        return x
+    return _C.copy_to(x, tp_group(), REPLICATED_GRAD if isinstance(x, torch.nn.Parameter) else "activation_backward")
+
+
+def reduce_from_tensor_model_parallel_region(x):
+    """P -> I: summed over tp forward, identity backward."""
+    return _C.reduce_from(x, tp_group())
+
+
+def scatter_to_tensor_model_parallel_region(x, dim=-1, sizes=None):
+    """I -> V: this rank's slice of an invariant tensor; the gradient is gathered."""
+    outer, sharded = _product(sizes)
+    return _C.scatter_to(x, dim, outer, sharded, tp_group())
+
+
+def gather_from_tensor_model_parallel_region(x, dim=-1, sizes=None):
+    """V -> I: all slices put together; each rank takes its slice of the gradient. `sizes=(outer, …)`: see local_slice."""
+    return _C.gather_from(x, dim, _product(sizes)[0], tp_group())
+
+
+def local_slice(x, dim, sizes=None):
+    """R -> V: this rank's slice of a tensor that is the same on all ranks, without communication; the gradient is padded with
+    zeros. `sizes=(outer, sharded)`: the dimension is a product (outer, sharded, inner) and is cut on the middle factor."""
+    outer, sharded = _product(sizes)
+    return _C.local_slice(x, dim, outer, sharded, tp_group())
+
+
+def row_parallel(function, *args, **kwargs):
+    """A contraction (F.linear, F.conv2d, torch.matmul, torch.addmm, …) whose contracted dimension is sharded over tp: called
+    without its bias, summed over tp, then the bias is added once."""
+    name = getattr(function, "__name__", "")
+    args = list(args)
+    if name in ("addmm", "baddbmm", "addmv"):   # torch.addmm(bias, a, b)
+        bias = args.pop(0) if args else kwargs.pop("input")
+        beta, alpha = kwargs.pop("beta", 1), kwargs.pop("alpha", 1)
+        product = {"addmm": torch.mm, "baddbmm": torch.bmm, "addmv": torch.mv}[name](*args, **kwargs)
+        y = reduce_from_tensor_model_parallel_region(product if alpha == 1 else alpha * product)
+        return y + (bias if beta == 1 else beta * bias)
+    if "bias" in kwargs:
+        bias = kwargs.pop("bias")
+    else:
+        bias = args.pop(2) if len(args) > 2 else None
+        args.insert(2, None) if bias is not None else None
+    y = reduce_from_tensor_model_parallel_region(function(*args, **kwargs))
+    if bias is None:
+        return y
+    if name.startswith("conv"):
+        spatial = (args[1] if len(args) > 1 else kwargs["weight"]).dim() - 2
+        bias = bias.view(-1, *[1] * spatial)
+    return y + bias
+
+
+def local_sizes(sizes, dim):
+    """A size tuple whose entry `dim` is full, with that entry divided by the tp size."""
+    out = list(sizes)
+    if out[dim] % tp_size():
+        raise ValueError(f"size {out[dim]} (entry {dim} of {tuple(sizes)}) cannot be divided over {tp_size()} tensor-parallel ranks")
+    out[dim] //= tp_size()
+    return tuple(out)

@@ -1,0 +1,198 @@
+"""How a parameter is cut over tp, and the marks that say so.
+
+A dimension is a product (outer, sharded, inner) cut on the middle factor, or a concatenation of segments each of which is
+such a product. Nothing here depends on the tp size until a slice is taken.
+"""
+from __future__ import annotations
+
+import dataclasses
+
+import torch
+from torch import nn
+
+from .mesh import tp_rank, tp_size
+
+
+@dataclasses.dataclass(frozen=True)
+class ShardSpec:
+    """`segments`: ((size, outer, sharded), …) along `dim`; sharded 0 means size / outer."""
+    dim: int
+    segments: tuple[tuple[int, int, int], ...]
+
+    @staticmethod
+    def of(size, dim, factors=None, segments=None):
+        """`factors`: None, an int (outer), (outer, sharded) or (outer, sharded, inner). `segments`: (size, factors) pairs or
+        plain sizes, along `dim`."""
+        if segments is None:
+            return ShardSpec(dim, ((size, *_pair(factors)),))
+        parts = tuple((s, 1, 0) if isinstance(s, int) else (int(s[0]), *_pair(s[1] if len(s) > 1 else None)) for s in segments)
+        if sum(p[0] for p in parts) != size:
+            raise ValueError(f"segments {[p[0] for p in parts]} do not add up to the dimension's size {size}")
+        return ShardSpec(dim, parts)
+
+    @property
+    def stride(self):
+        return self.segments[0][1]
+
+    def local_size(self, tp=None):
+        tp = tp_size() if tp is None else tp
+        total = 0
+        for size, outer, sharded in self.segments:
+            factor = sharded or size // outer
+            if size % (outer * factor) or factor % tp:
+                raise ValueError(f"a dimension of {size} = {outer} x {factor} x {size // (outer * factor) if factor else '?'} "
+                                 f"cannot be divided over {tp} tensor-parallel ranks: its factor {factor} is not divisible")
+            total += size // tp
+        return total
+
+    def cut(self, full, rank=None, tp=None):
+        """This rank's slice of a full tensor (a copy)."""
+        tp = tp_size() if tp is None else tp
+        rank = tp_rank() if rank is None else rank
+        self.local_size(tp)
+        pieces, at = [], 0
+        for size, outer, _ in self.segments:
+            piece = full.narrow(self.dim, at, size).unflatten(self.dim, (outer, tp, size // outer // tp))
+            pieces.append(piece.select(self.dim % full.dim() + 1, rank).flatten(self.dim % full.dim(), self.dim % full.dim() + 1))
+            at += size
+        return (pieces[0] if len(pieces) == 1 else torch.cat(pieces, self.dim)).clone(memory_format=torch.contiguous_format)
+
+
+def _pair(factors):
+    if factors is None:
+        return 1, 0
+    if isinstance(factors, int):
+        return factors, 0
+    return int(factors[0]), int(factors[1]) if len(factors) > 1 and factors[1] else 0
+
+
+def mark(param, spec):
+    """Sets the marks that clipping, the optimizer and saving read (Megatron's names), and the layout itself."""
+    param.tensor_model_parallel = tp_size() > 1
+    param.partition_dim = spec.dim
+    param.partition_stride = spec.stride
+    param.shard = spec
+    return param
+
+
+def shard_parameter(tensor, dim, factors=None, segments=None):
+    """The local slice of a full parameter (or buffer), marked. A Parameter stays a Parameter with its requires_grad."""
+    dim = dim % tensor.dim()
+    spec = ShardSpec.of(tensor.shape[dim], dim, factors, segments)
+    local = spec.cut(tensor.detach())
+    if isinstance(tensor, nn.Parameter):
+        local = nn.Parameter(local, requires_grad=tensor.requires_grad)
+    return mark(local, spec)
+
+
+# Attributes of torch.nn modules that repeat a size: (parameter, its dimension) -> names to set to the local size.
+_SIZE_ATTRIBUTES = [
+    (nn.Linear, {("weight", 0): ["out_features"], ("weight", 1): ["in_features"]}),
+    (nn.Bilinear, {("weight", 0): ["out_features"], ("weight", 1): ["in1_features"], ("weight", 2): ["in2_features"]}),
+    (nn.modules.conv._ConvTransposeNd, {("weight", 0): ["in_channels"], ("weight", 1): ["out_channels"]}),
+    (nn.modules.conv._ConvNd, {("weight", 0): ["out_channels"], ("weight", 1): ["in_channels"]}),
+    (nn.Embedding, {("weight", 0): ["num_embeddings"], ("weight", 1): ["embedding_dim"]}),
+    (nn.GroupNorm, {("weight", 0): ["num_channels", "num_groups"]}),
+    (nn.modules.batchnorm._NormBase, {("weight", 0): ["num_features"], ("running_mean", 0): ["num_features"]}),
+    (nn.PReLU, {("weight", 0): ["num_parameters"]}),
+]
+
+
+def _fix_sizes(module, name, dim, full, local):
+    if isinstance(module, (nn.LayerNorm, nn.RMSNorm)) and name == "weight":
+        shape = list(module.normalized_shape)
+        shape[dim] = local
+        module.normalized_shape = tuple(shape)
+    for kind, attributes in _SIZE_ATTRIBUTES:
+        if not isinstance(module, kind):
+            continue
+        for attribute in attributes.get((name, dim), []):
+            value = getattr(module, attribute)
+            if value % (full // local) == 0:
+                setattr(module, attribute, value // (full // local))
+        if isinstance(module, nn.modules.conv._ConvNd) and name == "weight" and module.groups > 1:
+            # Cutting the channels of a grouped convolution cuts its groups: both channel counts follow.
+            parts = full // local
+            module.groups //= parts
+            other = "out_channels" if module.transposed else "in_channels"
+            if dim == 0:
+                setattr(module, other, getattr(module, other) // parts)
+        return
+
+
+def shard_module(module, **parameters):
+    """Cuts parameters and buffers of a built module in place: shard_module(norm, weight=(0, None), bias=0). Values are a
+    dimension, (dim, factors) or {"dim": …, "factors": …, "segments": …}. Sizes that the module repeats as attributes
+    (out_features, normalized_shape, groups, …) become local. Returns the module."""
+    for name, how in parameters.items():
+        owner = module
+        *path, leaf = name.replace("__", ".").split(".")
+        for step in path:
+            owner = getattr(owner, step)
+        tensor = getattr(owner, leaf, None)
+        if tensor is None:
+            continue
+        how = {"dim": how} if isinstance(how, int) else how if isinstance(how, dict) else dict(zip(("dim", "factors"), how))
+        dim = how["dim"] % tensor.dim()
+        local = shard_parameter(tensor, dim, how.get("factors"), how.get("segments"))
+        if leaf in owner._parameters:
+            owner._parameters[leaf] = local
+        elif leaf in owner._buffers:
+            owner._buffers[leaf] = local
+        else:
+            setattr(owner, leaf, local)
+        if local.shape[dim] != tensor.shape[dim]:
+            _fix_sizes(owner, leaf, dim, tensor.shape[dim], local.shape[dim])
+    return module
+
+
+def sum_gradients_over_tp(target):
+    """Marks replicated parameters whose gradient is partial on every rank: it is summed over tp once a step, before clipping.
+    Takes a parameter or a module (all its parameters that are not sharded); returns it."""
+    parameters = target.parameters() if isinstance(target, nn.Module) else [target]
+    for p in parameters:
+        if not getattr(p, "tensor_model_parallel", False):
+            p.sum_gradient_over_tp = True
+    return target
+
+
+class Absent(nn.Module):
+    """Stands where another pipeline stage holds a submodule, so that names and indices stay the original's. Returns its first
+    argument."""
+
+    def __init__(self, *_, **__):
+        super().__init__()
+
+    def forward(self, *args, **kwargs):
+        return args[0] if args else next(iter(kwargs.values()), None)
+
+
+def drop_unused(module, keep_prefixes):
+    """Replaces submodules outside of `keep_prefixes` (names of modules or parameters) by Absent and deletes parameters and
+    buffers outside of them. Returns the module."""
+    keep = list(keep_prefixes)
+
+    def inside(name):
+        return any(k == "" or name == k or name.startswith(k + ".") for k in keep)
+
+    def leads_to(name):
+        return any(k.startswith(name + ".") for k in keep)
+
+    def visit(owner, prefix):
+        for table in (owner._parameters, owner._buffers):
+            for name in list(table):
+                if not inside(prefix + name):
+                    # Absent names read as None, so code that only tests for them still runs.
+                    table[name] = None
+        for name, child in list(owner._modules.items()):
+            if child is None or inside(prefix + name):
+                continue
+            if leads_to(prefix + name):
+                visit(child, prefix + name + ".")
+            else:
+                owner._modules[name] = Absent()
+
+    visit(module, "")
+    return module
+
+

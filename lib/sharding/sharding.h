@@ -31,10 +31,17 @@ struct Axis {
   std::string why_not;                        ///< first reason when it is not legal
   support::Range where;                       ///< place of that reason
   bool divides = true;                        ///< false: only tp does not divide it
-  double parameter_bytes = 0;
+  double parameter_bytes = 0;                 ///< parameters that carry it (whole, buffers not counted)
+  double parameter_elements = 0;
   double flops = 0;
   double forward_elements = 0;                ///< elements all-reduced forward (outputs of contractions over it)
   double entry_elements = 0;                  ///< elements all-reduced backward (entries)
+  int forward_sites = 0;                      ///< how many contractions over it
+  int entry_sites = 0;                        ///< how many tensors enter
+  double activation_bytes = 0;                ///< of the tensors made by operations that carry it
+  /// Which slice of which parameter it is, independent of this trace: "name:dimension:outer*size" joined by ';'.
+  /// Equal keys in two traces of a model are the same axis; `place` accepts it too.
+  std::string key;
 };
 
 enum class State : std::uint8_t { I, R, V, P };
@@ -55,6 +62,9 @@ struct Conversion {
   int dim = -1;                               ///< Slice/Gather: dimension that carries the axis
   int axis = -1;
   bool mean = false;                          ///< ReduceFrom after a mean over the local part: divide by tp as well
+  /// CopyTo: further operands (operation, index into its inputs) that read the same copy: one all-reduce a tensor.
+  std::vector<std::pair<OpId, int>> also;
+  bool fill = false;                          ///< Slice of a created tensor whose values are all alike: creating it at the local size is as right
 };
 
 struct Fallback {                             ///< something that could have been split and was not
@@ -64,11 +74,19 @@ struct Fallback {                             ///< something that could have bee
   std::string message;                        ///< names class, size, tp and the values that work
 };
 
+/// What the objective `time` weighs with. Callers fill it from rules/devices; the defaults are one current accelerator's order of magnitude.
+struct Device {
+  double flops = 200e12;                      ///< a second, dense
+  double bytes_per_second = 200e9;            ///< all-reduce bandwidth of one rank
+  double latency = 10e-6;                     ///< seconds a collective
+};
+
 struct Options {
   int tp = 1;
+  Device profile;
   std::string objective = "split";            ///< split | time | memory
   std::vector<std::string> keep_replicated;   ///< FQN patterns pinned by the user or the plan
-  std::string device;                         ///< profile for time/memory
+  std::string device;                         ///< name of the profile, for messages
 };
 
 struct Result {
@@ -80,6 +98,8 @@ struct Result {
   std::vector<Conversion> conversions;        ///< in order of op
   std::vector<TensorId> grad_summed;          ///< replicated parameters whose gradient is summed over tp after backward
   std::vector<Fallback> fallbacks;
+  std::vector<OpId> sharded_random;           ///< operations that draw random numbers for a sharded tensor: a stream per rank
+  std::vector<std::string> errors;            ///< place(): names that no axis answers to
 
   /// Shape on one rank: every dimension that carries the tensor's chosen axis is divided by tp.
   std::vector<std::int64_t> local_shape(const model::Trace&, TensorId) const;
@@ -91,7 +111,8 @@ struct Result {
 /// an axis counts only when both traces agree on it.
 Result analyse(const model::Trace&, const Options&, const model::Trace* other = nullptr);
 
-/// Places a given set of axes (by the parameters that carry them) instead of choosing: replay of a plan.
+/// Places a given set of axes instead of choosing: replay of a plan. Each is named by the parameters that carry it, or by
+/// its one-element {Axis::key}. Where several axes have the same parameters, the one that choosing would prefer is meant.
 Result place(const model::Trace&, const Options&, const std::vector<std::vector<std::string>>& chosen_by_parameters);
 
 }  // namespace shardwright::sharding

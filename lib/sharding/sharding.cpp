@@ -1,0 +1,201 @@
+#include "sharding/sharding.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "sharding/choose.h"
+#include "sharding/states.h"
+
+namespace shardwright::sharding {
+
+using model::Module;
+using model::ModuleId;
+using model::Trace;
+
+namespace {
+
+std::size_t index(int i) { return static_cast<std::size_t>(i); }
+
+bool carries(const Dim& d, int axis) {
+  return std::any_of(d.begin(), d.end(), [&](const Term& t) {
+    return t.axis == axis || std::any_of(t.segments.begin(), t.segments.end(), [&](const Dim& s) { return carries(s, axis); });
+  });
+}
+
+std::string short_type(const std::string& type) {
+  const auto dot = type.rfind('.');
+  return dot == std::string::npos ? type : type.substr(dot + 1);
+}
+
+/// The innermost module of user code that owns the parameter.
+const Module* owner(const Trace& trace, const std::map<TensorId, ModuleId>& owners, TensorId t) {
+  const auto it = owners.find(t);
+  if (it == owners.end()) return nullptr;
+  ModuleId m = it->second;
+  while (trace.module(m).builtin && trace.module(m).parent >= 0) m = trace.module(m).parent;
+  return &trace.module(m);
+}
+
+std::string parameter_names(const Trace& trace, const Axis& a) {
+  std::string out;
+  int n = 0;
+  for (TensorId p : a.parameters) {
+    if (trace.tensor(p).origin != model::Origin::Parameter) continue;
+    if (++n > 3) return out + ", …";
+    out += (out.empty() ? "" : ", ") + trace.tensor(p).name;
+  }
+  return out;
+}
+
+std::string working_sizes(std::int64_t size) {
+  std::string out;
+  int n = 0;
+  for (std::int64_t d = 2; d <= size && n < 8; ++d) {
+    if (size % d != 0) continue;
+    out += (out.empty() ? "" : ", ") + std::to_string(d);
+    ++n;
+  }
+  return out;
+}
+
+Fallback fallback(const Trace& trace, const std::map<TensorId, ModuleId>& owners, const AxisTable& table, const Axis& a, int tp) {
+  Fallback f;
+  f.axis = a.id;
+  std::string who = "the model";
+  TensorId first = -1;
+  for (TensorId p : a.parameters)
+    if (first < 0 && trace.tensor(p).origin == model::Origin::Parameter) first = p;
+  if (const Module* m = first >= 0 ? owner(trace, owners, first) : nullptr) {
+    f.module = m->fqn;
+    who = short_type(m->type) + (m->fqn.empty() ? "" : " (" + m->fqn + ")");
+    if (m->construct_call != nullptr) f.where = m->construct_call->range;
+    else if (m->class_def != nullptr) f.where = m->class_def->range;
+  }
+  if (table.divisibility_only[index(a.id)]) {
+    f.message = who + " stays replicated: tp=" + std::to_string(tp) + " does not divide its axis of size " + std::to_string(a.size) + " (" +
+                parameter_names(trace, a) + "); values of tp that do: " + working_sizes(a.size);
+  } else {
+    if (a.where.valid()) f.where = a.where;
+    f.message = who + " stays replicated: its axis of size " + std::to_string(a.size) + " (" + parameter_names(trace, a) + ") is not split: " + a.why_not;
+  }
+  return f;
+}
+
+void report_fallbacks(const Trace& trace, const AxisTable& table, const std::vector<int>& wanted, Result& r) {
+  std::map<TensorId, ModuleId> owners;
+  for (const auto& n : model::named_tensors(trace)) owners.emplace(n.ref.tensor, n.module);
+  for (int a : wanted) r.fallbacks.push_back(fallback(trace, owners, table, r.axes[index(a)], r.tp));
+  // What an operation that was not understood alone keeps whole: a region (two matrices at least) that could have been split.
+  for (const Axis& a : r.axes) {
+    if (!table.unknown_only[index(a.id)] || a.legal || a.size < 2) continue;
+    const auto matrices = std::count_if(a.parameters.begin(), a.parameters.end(), [&](TensorId p) {
+      return trace.tensor(p).origin == model::Origin::Parameter && trace.tensor(p).shape.size() >= 2;
+    });
+    if (matrices >= 1) r.fallbacks.push_back(fallback(trace, owners, table, a, r.tp));
+  }
+}
+
+Result place_axes(const Trace& trace, const Options& options, AxisTable& table, const std::vector<int>& chosen, const std::vector<int>& wanted) {
+  Result r;
+  r.tp = options.tp;
+  r.axes = table.axes;
+  r.tensors = table.tensors;
+  if (options.tp > 1)
+    for (int a : chosen) r.axes[index(a)].chosen = true;
+  assign_states(trace, table, r);
+  if (options.tp > 1) report_fallbacks(trace, table, wanted, r);
+  return r;
+}
+
+}  // namespace
+
+int Result::sharded_dim(TensorId t) const {
+  const int a = axis_of[index(t)];
+  if (a < 0) return -1;
+  const Factored& f = tensors[index(t)];
+  for (std::size_t i = 0; i < f.size(); ++i)
+    if (carries(f[i], a)) return static_cast<int>(i);
+  return -1;
+}
+
+std::vector<std::int64_t> Result::local_shape(const Trace& trace, TensorId t) const {
+  std::vector<std::int64_t> shape = trace.tensor(t).shape;
+  if (const int d = sharded_dim(t); d >= 0) shape[index(d)] /= tp;
+  return shape;
+}
+
+Result analyse(const Trace& trace, const Options& options, const Trace* other) {
+  Inference inf = infer(trace);
+  AxisTable table = build_table(trace, inf, options);
+  if (other != nullptr) {
+    Inference theirs = infer(*other);
+    require_agreement(table, build_table(*other, theirs, options));
+  }
+  const Choice c = choose(trace, table, options);
+  return place_axes(trace, options, table, c.chosen, c.wanted);
+}
+
+Result place(const Trace& trace, const Options& options, const std::vector<std::vector<std::string>>& chosen_by_parameters) {
+  Inference inf = infer(trace);
+  AxisTable table = build_table(trace, inf, options);
+  std::map<std::string, std::vector<const Axis*>> by_names, by_key;
+  const auto join = [](const std::set<std::string>& names) {
+    std::string s;
+    for (const std::string& n : names) s += n + "\n";
+    return s;
+  };
+  for (const Axis& a : table.axes) {
+    std::set<std::string> all, own;
+    for (TensorId p : a.parameters) {
+      all.insert(trace.tensor(p).name);
+      if (trace.tensor(p).origin == model::Origin::Parameter) own.insert(trace.tensor(p).name);
+    }
+    if (all.empty()) continue;
+    by_names[join(all)].push_back(&a);
+    if (own != all && !own.empty()) by_names[join(own)].push_back(&a);
+    if (!a.key.empty()) by_key[a.key].push_back(&a);
+  }
+  std::vector<int> chosen;
+  std::vector<std::string> errors;
+  for (const auto& names : chosen_by_parameters) {
+    std::string text;
+    for (const std::string& n : names) text += (text.empty() ? "" : ", ") + n;
+    const auto key = names.size() == 1 ? by_key.find(names[0]) : by_key.end();
+    const std::vector<const Axis*>* found = nullptr;
+    if (key != by_key.end()) {
+      found = &key->second;
+    } else if (const auto it = by_names.find(join({names.begin(), names.end()})); it != by_names.end()) {
+      found = &it->second;
+    }
+    if (found == nullptr) {
+      errors.push_back("no axis is carried by exactly these parameters: " + text);
+      continue;
+    }
+    const Axis* best = nullptr;
+    for (const Axis* a : *found)
+      if (a->legal && (best == nullptr || score(*a, 1) > score(*best, 1))) best = a;
+    if (best == nullptr) {
+      errors.push_back("the axis of " + text + " cannot be split: " + found->front()->why_not);
+      continue;
+    }
+    const auto meets = [&](int c) {
+      const auto both = [&](const std::vector<int>& v) {
+        return std::binary_search(v.begin(), v.end(), c) && std::binary_search(v.begin(), v.end(), best->id);
+      };
+      return std::any_of(table.touched.begin(), table.touched.end(), both) || std::any_of(table.of_tensor.begin(), table.of_tensor.end(), both);
+    };
+    if (std::find(chosen.begin(), chosen.end(), best->id) != chosen.end()) continue;
+    if (std::any_of(chosen.begin(), chosen.end(), meets)) {
+      errors.push_back("the axis of " + text + " meets another chosen one in a tensor or an operation");
+      continue;
+    }
+    chosen.push_back(best->id);
+  }
+  std::sort(chosen.begin(), chosen.end());
+  Result r = place_axes(trace, options, table, chosen, {});
+  r.errors = std::move(errors);
+  return r;
+}
+
+}  // namespace shardwright::sharding

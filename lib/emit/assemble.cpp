@@ -1,0 +1,313 @@
+#include "emit/assemble.h"
+
+#include <algorithm>
+
+#include "program/visit.h"
+
+namespace shardwright::emit {
+namespace {
+
+using program::Stmt;
+using program::StmtKind;
+
+const std::set<std::string>& python_builtins() {
+  static const std::set<std::string> names{
+      "ArithmeticError", "AssertionError", "AttributeError", "BaseException", "DeprecationWarning", "Ellipsis", "Exception", "False", "FileNotFoundError",
+      "FutureWarning", "ImportError", "IndexError", "KeyError", "KeyboardInterrupt", "LookupError", "ModuleNotFoundError", "NameError", "None", "NotImplemented",
+      "NotImplementedError", "OSError", "OverflowError", "RuntimeError", "RuntimeWarning", "StopIteration", "SyntaxError", "SystemExit", "True", "TypeError",
+      "UserWarning", "ValueError", "Warning", "ZeroDivisionError", "__build_class__", "__debug__", "__doc__", "__file__", "__import__", "__name__", "__class__", "abs", "all", "any",
+      "bin", "bool", "breakpoint", "bytearray", "bytes", "callable", "chr", "classmethod", "compile", "complex", "delattr", "dict", "dir", "divmod", "enumerate", "eval",
+      "exec", "filter", "float", "format", "frozenset", "getattr", "globals", "hasattr", "hash", "hex", "id", "input", "int", "isinstance", "issubclass", "iter", "len",
+      "list", "locals", "map", "max", "memoryview", "min", "next", "object", "oct", "open", "ord", "pow", "print", "property", "range", "repr", "reversed", "round", "set",
+      "setattr", "slice", "sorted", "staticmethod", "str", "sum", "super", "tuple", "type", "vars", "zip"};
+  return names;
+}
+
+/// Names a top-level statement binds, nested blocks included.
+void bound_names(const Stmt* s, program::NameSet& out) { program::names_written(s, out); }
+
+std::string package_of(const program::Module& m) {
+  if (m.is_package) return m.name;
+  auto dot = m.name.rfind('.');
+  return dot == std::string::npos ? "" : m.name.substr(0, dot);
+}
+
+std::string absolute_module(const program::Module& m, const Stmt& s) {
+  if (s.level == 0) return s.module;
+  std::string base = package_of(m);
+  for (int i = 1; i < s.level; ++i) {
+    auto dot = base.rfind('.');
+    base = dot == std::string::npos ? "" : base.substr(0, dot);
+  }
+  if (s.module.empty()) return base;
+  return base.empty() ? s.module : base + "." + s.module;
+}
+
+bool is_definition(const Stmt* s) { return s->kind == StmtKind::FunctionDef || s->kind == StmtKind::ClassDef; }
+
+}  // namespace
+
+std::string relative_module(const std::string& from, const std::string& to) {
+  auto split = [](const std::string& p) {
+    std::vector<std::string> parts;
+    std::size_t at = 0;
+    for (std::size_t slash; (slash = p.find('/', at)) != std::string::npos; at = slash + 1) parts.push_back(p.substr(at, slash - at));
+    parts.push_back(p.substr(at));
+    return parts;
+  };
+  auto a = split(from), b = split(to);
+  std::size_t common = 0;
+  while (common + 1 < a.size() && common + 1 < b.size() && a[common] == b[common]) ++common;
+  std::string out(a.size() - common, '.');
+  std::string last = b.back();
+  if (last.size() > 3 && last.substr(last.size() - 3) == ".py") last.resize(last.size() - 3);
+  for (std::size_t i = common; i + 1 < b.size(); ++i) out += b[i] + ".";
+  if (last == "__init__") {
+    if (out.back() == '.' && out.find_first_not_of('.') != std::string::npos) out.pop_back();
+    return out;
+  }
+  return out + last;
+}
+
+Assembler::Assembler(const rewrite::Specialized& spec, eval::ModuleSource& loader, support::SourceManager& sources, AssembleOptions options)
+    : spec_(spec), loader_(loader), sources_(sources), options_(std::move(options)), path_of_(spec.definitions.size()) {
+  for (std::size_t i = 0; i < spec_.definitions.size(); ++i) {
+    const auto& d = spec_.definitions[i];
+    path_of_[i] = d.stage >= 0 ? "stage" + std::to_string(d.stage) + ".py" : file_of(*d.origin);
+  }
+}
+
+std::string Assembler::file_of(const program::Module& m) const {
+  std::string path = m.name;
+  std::replace(path.begin(), path.end(), '.', '/');
+  return m.is_package ? path + "/__init__.py" : path + ".py";
+}
+
+std::string Assembler::module_of(int definition) const {
+  std::string p = path_of_[static_cast<std::size_t>(definition)];
+  p.resize(p.size() - 3);
+  std::replace(p.begin(), p.end(), '/', '.');
+  return p;
+}
+
+Assembler::Unit& Assembler::unit(const std::string& path, const program::Module* origin) {
+  auto [it, fresh] = units_.try_emplace(path);
+  if (fresh) it->second.path = path;
+  if (origin && !it->second.origin) it->second.origin = origin;
+  return it->second;
+}
+
+const std::vector<const Stmt*>& Assembler::binders(const program::Module& m, const std::string& name) {
+  auto it = index_.find(&m);
+  if (it == index_.end()) {
+    it = index_.emplace(&m, std::map<std::string, std::vector<const Stmt*>>{}).first;
+    for (const auto* s : m.body) {
+      program::NameSet names;
+      bound_names(s, names);
+      for (const auto& n : names.names()) it->second[n].push_back(s);
+    }
+  }
+  return it->second[name];
+}
+
+/// The import line that binds `name` as `origin` binds it. When it comes from a copied module: `*local`, `*local_name`.
+std::string Assembler::import_line(const program::Module& origin, const std::string& name, const program::Module** local, std::string* local_name) {
+  const auto& list = binders(origin, name);
+  if (list.empty()) {
+    for (const auto* s : origin.body)
+      if (s->kind == StmtKind::ImportFrom && !s->imports.empty() && s->imports[0].name == "*") {
+        std::string from = absolute_module(origin, *s);
+        const program::Module* m = loader_.load(from);
+        if (m && !binders(*m, name).empty()) {
+          if (options_.copied(*m)) { *local = m; *local_name = name; return ""; }
+          return "from " + from + " import " + name;
+        }
+        if (!m) return "from " + from + " import " + name;
+      }
+    return "";
+  }
+  const Stmt* s = list.back();
+  if (s->kind == StmtKind::Import) {
+    for (const auto& i : s->imports) {
+      std::string first = i.name.substr(0, i.name.find('.'));
+      if (!i.asname.empty() ? i.asname == name : first == name) return i.asname.empty() ? "import " + i.name : "import " + i.name + " as " + i.asname;
+    }
+  }
+  if (s->kind == StmtKind::ImportFrom) {
+    std::string from = absolute_module(origin, *s);
+    for (const auto& i : s->imports) {
+      if ((i.asname.empty() ? i.name : i.asname) != name) continue;
+      const program::Module* m = loader_.load(from);
+      if (m && options_.copied(*m) && !binders(*m, i.name).empty() && (i.asname.empty() || i.asname == i.name)) { *local = m; *local_name = i.name; return ""; }
+      return "from " + from + " import " + i.name + (i.asname.empty() || i.asname == i.name ? "" : " as " + i.asname);
+    }
+  }
+  if (options_.copied(origin)) { *local = &origin; *local_name = name; return ""; }
+  return "from " + origin.name + " import " + name;
+}
+
+void Assembler::need(Unit& u, const std::string& name, const program::Module& origin) {
+  if (u.pieces.count(name)) return;
+  const program::Module* local = nullptr;
+  std::string local_name;
+  std::string line = import_line(origin, name, &local, &local_name);
+  if (local) {
+    copy_definition(*local, local_name);
+    std::string target = file_of(*local);
+    if (target != u.path) u.relative[target].insert(local_name);
+    return;
+  }
+  if (line.empty()) return;  // a builtin, or a name nobody binds: as in the original
+  auto [it, fresh] = u.bound.emplace(name, line);
+  if (!fresh && it->second != line && error_.empty())
+    error_ = "the name " + name + " means two things in " + u.path + " (" + it->second + " / " + line + ")";
+  u.absolute.insert(line);
+}
+
+void Assembler::copy_definition(const program::Module& m, const std::string& name) {
+  if (!copied_.emplace(&m, name).second) return;
+  // A generated definition that kept the name stands for it.
+  for (std::size_t i = 0; i < spec_.definitions.size(); ++i)
+    if (spec_.definitions[i].origin == &m && spec_.definitions[i].name == name && path_of_[i] == file_of(m)) return;
+  Unit& u = unit(file_of(m), &m);
+  for (const Stmt* s : binders(m, name)) {
+    std::uint32_t begin = s->range.begin;
+    if (s->kind == StmtKind::FunctionDef) begin = s->function->range.begin;
+    if (s->kind == StmtKind::ClassDef) begin = s->class_def->range.begin;
+    program::NameSet bound;
+    bound_names(s, bound);
+    std::string text(sources_.text({s->range.file, begin, s->range.end}));
+    u.pieces[name + (is_definition(s) ? "" : "@" + std::to_string(begin))] = {begin, text};
+    u.pieces[name];  // so that need() knows it is here
+    for (const auto& n : bound.names()) copied_.emplace(&m, n), u.pieces.try_emplace(n);
+    program::NameSet reads;
+    program::names_read(s, reads);
+    for (const auto& n : reads.names())
+      if (n != name && !(python_builtins().count(n) && binders(m, n).empty())) need(u, n, m);
+  }
+}
+
+void Assembler::place(int index) {
+  const auto& d = spec_.definitions[static_cast<std::size_t>(index)];
+  Unit& u = unit(path_of_[static_cast<std::size_t>(index)], d.origin);
+  u.pieces[d.name] = {d.range.begin, d.text};
+}
+
+support::Expected<std::vector<File>> Assembler::files() {
+  for (std::size_t i = 0; i < spec_.definitions.size(); ++i) place(static_cast<int>(i));
+  for (std::size_t i = 0; i < spec_.definitions.size(); ++i) {
+    const auto& d = spec_.definitions[i];
+    Unit& u = unit(path_of_[i], d.origin);
+    program::Arena arena;
+    support::Diagnostics diags;
+    const program::Module* parsed = loader_.parse("generated." + d.name, "<generated " + d.name + ">", d.text);
+    if (!parsed->syntax_errors.empty())
+      return support::failure("the generated text of " + d.name + " is not valid Python at " + sources_.describe(parsed->syntax_errors.front()) +
+                              ": a fault of the generator, please report it", d.range, "internal");
+    program::NameSet reads;
+    for (const auto* s : parsed->body) program::names_read(s, reads);
+    for (const auto& n : reads.names()) {
+      if (auto r = d.refs.find(n); r != d.refs.end()) {
+        const std::string& target = path_of_[static_cast<std::size_t>(r->second)];
+        if (target != u.path) u.relative[target].insert(n);
+        continue;
+      }
+      if (n == d.name) continue;
+      if (d.runtime.count(n)) { u.runtime.insert(n); continue; }
+      bool plain = false;
+      for (const auto& line : d.plain_imports)
+        if (line.size() > n.size() && line.substr(line.size() - n.size()) == n) u.plain.insert(line), plain = true;
+      if (plain) continue;
+      if (python_builtins().count(n) && binders(*d.origin, n).empty()) continue;
+      need(u, n, *d.origin);
+    }
+  }
+  if (!error_.empty()) return support::failure(error_);
+  std::vector<File> out;
+  std::set<std::string> folders;
+  for (auto& [path, u] : units_) {
+    std::string head = options_.banner;
+    if (u.origin && path.rfind("stage", 0) != 0) head += "\n# From " + u.origin->name + ".";
+    head += "\n";
+    if (u.origin)
+      for (const auto* s : u.origin->body)
+        if (s->kind == StmtKind::ImportFrom && s->module == "__future__") head += std::string(sources_.text(s->range)) + "\n";
+    std::string imports;
+    for (const auto& l : u.plain) imports += l + "\n";
+    for (const auto& l : u.absolute)
+      if (l.rfind("import ", 0) == 0) imports += l + "\n";
+    for (const auto& l : u.absolute)
+      if (l.rfind("import ", 0) != 0) imports += l + "\n";
+    if (!u.runtime.empty()) {
+      imports += "from shardwright.parallel import ";
+      std::string names;
+      for (const auto& n : u.runtime) names += (names.empty() ? "" : ", ") + n;
+      imports += names.size() > 90 ? "(" : "";
+      if (names.size() > 90) {
+        std::size_t width = 0;
+        std::string wrapped;
+        for (const auto& n : u.runtime) {
+          if (width + n.size() > 90 || wrapped.empty()) wrapped += "\n    ", width = 0;
+          else wrapped += " ", width += 1;
+          wrapped += n + ",", width += n.size() + 1;
+        }
+        imports += wrapped + "\n)\n";
+      } else {
+        imports += names + "\n";
+      }
+    }
+    for (auto& [target, names] : u.relative) {
+      imports += "from " + relative_module(path, target) + " import ";
+      bool first = true;
+      for (const auto& n : names) imports += (first ? "" : ", ") + n, first = false;
+      imports += "\n";
+    }
+    std::vector<const Piece*> pieces;
+    for (auto& [name, piece] : u.pieces)
+      if (!piece.text.empty()) pieces.push_back(&piece);
+    std::stable_sort(pieces.begin(), pieces.end(), [](auto* a, auto* b) { return a->order < b->order; });
+    std::string body;
+    for (const auto* piece : pieces) {
+      const bool block = piece->text.rfind("class ", 0) == 0 || piece->text.rfind("def ", 0) == 0 || piece->text.rfind("@", 0) == 0;
+      body += (block || body.empty() ? "\n\n" : "\n") + piece->text + "\n";
+    }
+    out.push_back({options_.package + "/" + path, head + "\n" + imports + body});
+    for (std::size_t slash = path.find('/'); slash != std::string::npos; slash = path.find('/', slash + 1)) folders.insert(path.substr(0, slash));
+  }
+  for (const auto& f : folders)
+    if (!units_.count(f + "/__init__.py")) out.push_back({options_.package + "/" + f + "/__init__.py", ""});
+  return out;
+}
+
+std::vector<std::string> Assembler::imports_for(const std::set<std::string>& names, const std::map<std::string, int>& refs, const program::Module& origin,
+                                                const std::map<std::string, std::string>& job_imports) {
+  std::vector<std::string> out;
+  for (const auto& n : names) {
+    if (auto r = refs.find(n); r != refs.end()) {
+      out.push_back("from " + relative_module("__init__.py", path_of_[static_cast<std::size_t>(r->second)]) + " import " + n);
+      continue;
+    }
+    if (auto j = job_imports.find(n); j != job_imports.end()) {
+      auto dot = j->second.rfind('.');
+      if (dot == std::string::npos) out.push_back("import " + j->second + (j->second == n ? "" : " as " + n));
+      else out.push_back("from " + j->second.substr(0, dot) + " import " + j->second.substr(dot + 1) + (j->second.substr(dot + 1) == n ? "" : " as " + n));
+      continue;
+    }
+    if (python_builtins().count(n) && binders(origin, n).empty()) continue;
+    const program::Module* local = nullptr;
+    std::string local_name;
+    std::string line = import_line(origin, n, &local, &local_name);
+    if (local) {
+      copy_definition(*local, local_name);
+      out.push_back("from " + relative_module("__init__.py", file_of(*local)) + " import " + local_name);
+    } else if (!line.empty()) {
+      out.push_back(line);
+    } else if (n == "torch") out.push_back("import torch");
+    else if (n == "nn") out.push_back("import torch.nn as nn");
+    else if (n == "F") out.push_back("import torch.nn.functional as F");
+    else if (n == "np") out.push_back("import numpy as np");
+  }
+  return out;
+}
+
+}  // namespace shardwright::emit

@@ -1,0 +1,72 @@
+// Definitions → the files of a Python package: which file each goes to, what it must import, what has to be copied along.
+#pragma once
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "eval/interpreter.h"
+#include "rewrite/specialize.h"
+#include "support/result.h"
+
+namespace shardwright::emit {
+
+/// A file to write, path relative to the output directory.
+struct File {
+  std::string path;
+  std::string text;
+  bool executable = false;
+};
+
+struct AssembleOptions {
+  std::string package;                       ///< "gpt_parallel"
+  std::string banner;                        ///< first comment line of every file
+  /// Modules that cannot be imported where the generated code runs (an entry file given by its path, and its neighbours):
+  /// what is needed of them is copied.
+  std::function<bool(const program::Module&)> copied;
+};
+
+class Assembler {
+ public:
+  Assembler(const rewrite::Specialized&, eval::ModuleSource&, support::SourceManager&, AssembleOptions);
+  /// The package's files without __init__.py of the top.
+  support::Expected<std::vector<File>> files();
+  /// Import lines that give `names` (free names of an expression in `origin`, or refs to definitions) inside the package's __init__.py.
+  std::vector<std::string> imports_for(const std::set<std::string>& names, const std::map<std::string, int>& refs, const program::Module& origin,
+                                       const std::map<std::string, std::string>& job_imports);
+  /// "stage0" → class, for __init__.py.
+  std::string module_of(int definition) const;
+
+ private:
+  struct Piece { std::uint32_t order = 0; std::string text; };
+  struct Unit {
+    std::string path;                        ///< "timm/layers/mlp.py"
+    const program::Module* origin = nullptr;
+    std::map<std::string, Piece> pieces;     ///< by name
+    std::set<std::string> absolute, runtime, plain, future;
+    std::map<std::string, std::set<std::string>> relative;  ///< path → names
+    std::map<std::string, std::string> bound;               ///< name → import line (clash detection)
+  };
+  Unit& unit(const std::string& path, const program::Module* origin);
+  void place(int definition);
+  void need(Unit& u, const std::string& name, const program::Module& origin);
+  void copy_definition(const program::Module& m, const std::string& name);
+  std::string file_of(const program::Module& m) const;
+  std::string import_line(const program::Module& origin, const std::string& name, const program::Module** local, std::string* local_name);
+  const std::vector<const program::Stmt*>& binders(const program::Module& m, const std::string& name);
+
+  const rewrite::Specialized& spec_;
+  eval::ModuleSource& loader_;
+  support::SourceManager& sources_;
+  AssembleOptions options_;
+  std::map<std::string, Unit> units_;
+  std::vector<std::string> path_of_;         ///< by definition
+  std::map<const program::Module*, std::map<std::string, std::vector<const program::Stmt*>>> index_;
+  std::set<std::pair<const program::Module*, std::string>> copied_;
+  std::string error_;
+};
+
+/// Relative import prefix and module from one package file to another: ("a/b.py", "a/c.py") → ".c".
+std::string relative_module(const std::string& from, const std::string& to);
+
+}  // namespace shardwright::emit

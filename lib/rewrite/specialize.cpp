@@ -1,0 +1,456 @@
+// How variants come about.
+//
+// The unit of generation is a *definition*: a top-level class or function of some module. What a definition must look like
+// is decided by the frames that execute its code: a module instance owns the frames of its methods (and of closures inside
+// them); a call of a free function owns its own frame. Each unit collects
+//   - the verdicts of its frames (an inherited method's lie in the text of the base class),
+//   - which variant each constructor call and each free-function call in it must reach,
+//   - whether a pipeline stage holds the module in part.
+// Units are visited children first, equal ones share a variant, and only then are names given: a class all of whose live
+// instances share one variant keeps its name.
+#include "rewrite/specialize.h"
+
+#include <algorithm>
+#include <deque>
+#include <unordered_map>
+
+#include "rewrite/variants.h"
+
+namespace shardwright::rewrite {
+namespace {
+
+using model::Frame;
+using model::Module;
+using model::Trace;
+
+/// Finds the top-level definition that holds a range.
+class Containers {
+ public:
+  const Container* find(const program::Module* m, const Range& r) {
+    if (m == nullptr) return nullptr;
+    auto it = by_module_.find(m);
+    if (it == by_module_.end()) {
+      it = by_module_.emplace(m, std::vector<const Container*>{}).first;
+      add(m, m->body, it->second);
+    }
+    for (const Container* c : it->second)
+      if (c->range.contains(r)) return c;
+    return nullptr;
+  }
+
+ private:
+  void add(const program::Module* m, const std::vector<program::Stmt*>& body, std::vector<const Container*>& out) {
+    for (const auto* s : body) {
+      if (s->kind == program::StmtKind::ClassDef) {
+        store_.push_back({m, s->class_def, nullptr, s->class_def->range, s->class_def->name});
+        out.push_back(&store_.back());
+      } else if (s->kind == program::StmtKind::FunctionDef) {
+        store_.push_back({m, nullptr, s->function, s->function->range, s->function->name});
+        out.push_back(&store_.back());
+      } else {  // definitions under `if`, `try`, `with` of the top level
+        add(m, s->body, out);
+        add(m, s->orelse, out);
+        add(m, s->finally, out);
+        for (const auto& h : s->handlers) add(m, h.body, out);
+      }
+    }
+  }
+  std::deque<Container> store_;
+  std::unordered_map<const program::Module*, std::vector<const Container*>> by_module_;
+};
+
+struct Owner {
+  ModuleId module = -1;  // instance whose class holds the code
+  FrameId frame = -1;    // or the frame of the free function that holds it
+};
+using Key = std::pair<int, int>;  // (0, module) | (1, frame) | (2, 0): the build expression
+
+using Edit = std::tuple<int, std::string, std::string, std::string>;
+Edit edit_of(const Verdict& v) { return {static_cast<int>(v.kind), v.text, v.prefix, v.suffix}; }
+
+class Specializer {
+ public:
+  Specializer(const Trace& t, const TpEdits& e, const StageSlicer* s, int n, const support::SourceManager& sm)
+      : trace_(t), edits_(e), stages_(s), stage_count_(n), sources_(sm) {}
+
+  Specialized run() {
+    index();
+    std::vector<int> roots;
+    for (int k = 0; k < stage_count_; ++k) roots.push_back(instance(0, k));
+    std::vector<Redirect> build = redirects({2, 0}, 0, false);
+    if (!out_.refusals.empty()) return std::move(out_);
+    name();
+    emit(roots, build);
+    return std::move(out_);
+  }
+
+ private:
+  void index() {
+    verdicts_.resize(trace_.frames.size());
+    for (const auto& v : edits_.verdicts)
+      if (v.frame >= 0) verdicts_[static_cast<std::size_t>(v.frame)].push_back(&v);
+    frames_of_.resize(trace_.modules.size());
+    owner_.resize(trace_.frames.size());
+    for (const auto& f : trace_.frames) {
+      Owner o = owner_[static_cast<std::size_t>(f.id)] = find_owner(f);
+      if (o.module >= 0) frames_of_[static_cast<std::size_t>(o.module)].push_back(f.id);
+      if (o.frame >= 0) frames_under_[o.frame].push_back(f.id);
+      if (o.frame == f.id) called_in_[key_of(user_parent(f.id))].push_back(f.id);
+    }
+    for (const auto& m : trace_.modules) {
+      if (m.cloned_from >= 0) clones_of_[source_of(m.id)].push_back(m.id);
+      else if (m.construct_call && m.construct_frame >= 0) made_in_[key_of(m.construct_frame)].push_back(m.id);
+    }
+  }
+
+  Key key_of(FrameId f) const {
+    if (f < 0) return {2, 0};
+    const Owner& o = owner_[static_cast<std::size_t>(f)];
+    if (o.module >= 0) return {0, o.module};
+    if (o.frame >= 0) return {1, o.frame};
+    return {2, 0};
+  }
+  FrameId user_parent(FrameId f) const {
+    FrameId p = trace_.frame(f).parent;
+    while (p >= 0 && trace_.frame(p).builtin) p = trace_.frame(p).parent;
+    return p;
+  }
+  ModuleId source_of(ModuleId m) const {
+    while (trace_.module(m).cloned_from >= 0) m = trace_.module(m).cloned_from;
+    return m;
+  }
+  const Container* container(const program::Function* f) { return f ? containers_.find(f->module, f->range) : nullptr; }
+
+  Owner find_owner(const Frame& f) {
+    if (f.builtin) return {};
+    const Container* c = container(f.function);
+    if (c == nullptr) return {};
+    for (FrameId p = f.id; p >= 0; p = trace_.frame(p).parent) {
+      const Frame& g = trace_.frame(p);
+      if (g.builtin) continue;
+      if (c->class_def) {
+        // A method of an instance, or a closure inside one.
+        if (g.self >= 0) {
+          const auto& mro = trace_.module(g.self).mro;
+          if (std::find(mro.begin(), mro.end(), c->class_def) != mro.end()) return {g.self, -1};
+        }
+      } else if (g.function == c->function) {
+        return {-1, p};
+      }
+    }
+    return c->class_def ? Owner{} : Owner{-1, f.id};
+  }
+
+  bool partial(ModuleId m, int k) {
+    if (stages_ == nullptr) return false;
+    auto it = partials_.find(k);
+    if (it == partials_.end()) it = partials_.emplace(k, stages_->partial_modules(k)).first;
+    return std::find(it->second.begin(), it->second.end(), m) != it->second.end();
+  }
+
+  // Variant of an instance in a stage, or -1 when the original class serves.
+  int instance(ModuleId m, int k) {
+    const bool sliced = partial(m, k);
+    const bool own_stage = sliced || m == 0;
+    auto memo = std::make_pair(m, own_stage ? k : -1);
+    if (auto it = instance_memo_.find(memo); it != instance_memo_.end()) return it->second;
+    instance_memo_[memo] = -1;
+    const Module& mod = trace_.module(m);
+    if (mod.builtin || mod.mro.empty()) return -1;
+    Variant v;
+    v.module = m;
+    v.stage = own_stage ? k : -1;
+    v.sliced = sliced;
+    v.container = containers_.find(mod.mro.front()->module, mod.mro.front()->range);
+    if (v.container == nullptr) return -1;
+    // A clone shares its source's constructor call, so the whole family must agree.
+    const ModuleId source = source_of(m);
+    std::vector<ModuleId> family{source};
+    if (auto it = clones_of_.find(source); it != clones_of_.end()) family.insert(family.end(), it->second.begin(), it->second.end());
+    std::vector<FrameId> frames;
+    for (ModuleId each : family) frames.insert(frames.end(), frames_of_[static_cast<std::size_t>(each)].begin(), frames_of_[static_cast<std::size_t>(each)].end());
+    v.verdicts = merge(frames);
+    for (const auto& s : edits_.init_statements)
+      if (s.module == m) v.init.push_back(&s);
+    v.redirects = redirects({0, source}, k, sliced);
+    if (!v.sliced && m != 0 && v.verdicts.empty() && v.redirects.empty() && v.init.empty()) return -1;
+    for (const auto* c : mod.mro)
+      if (const Container* b = containers_.find(c->module, c->range); b && std::find(v.chain.begin(), v.chain.end(), b) == v.chain.end()) v.chain.push_back(b);
+    // Bases above the last one that is edited keep their text.
+    while (v.chain.size() > 1 && !touches(v, *v.chain.back())) v.chain.pop_back();
+    return instance_memo_[memo] = intern(std::move(v));
+  }
+
+  static bool touches(const Variant& v, const Container& c) {
+    for (const auto* w : v.verdicts)
+      if (c.range.contains(w->range)) return true;
+    for (const auto& r : v.redirects)
+      if (c.range.contains(r.call->range)) return true;
+    return false;
+  }
+
+  int free_function(FrameId f, int k, bool stage_specific) {
+    auto memo = std::make_pair(f, stage_specific ? k : -1);
+    if (auto it = frame_memo_.find(memo); it != frame_memo_.end()) return it->second;
+    frame_memo_[memo] = -1;
+    Variant v;
+    v.frame = f;
+    v.container = container(trace_.frame(f).function);
+    if (v.container == nullptr) return -1;
+    v.chain = {v.container};
+    v.verdicts = merge(frames_under_[f]);
+    v.redirects = redirects({1, f}, k, stage_specific);
+    if (v.verdicts.empty() && v.redirects.empty()) return -1;
+    for (const auto& r : v.redirects)
+      if (r.variant >= 0 && variants_[static_cast<std::size_t>(r.variant)].stage >= 0) v.stage = k;
+    return frame_memo_[memo] = intern(std::move(v));
+  }
+
+  // The verdicts of several frames of one unit; places about which they disagree are refused.
+  std::vector<const Verdict*> merge(const std::vector<FrameId>& frames) {
+    struct Place { std::set<Edit> edits; FrameId first = -1; const Verdict* any = nullptr; };
+    std::map<Range, Place, RangeLess> places;
+    std::vector<const Verdict*> out;
+    for (FrameId f : frames) {
+      std::map<Range, std::vector<const Verdict*>, RangeLess> mine;
+      for (const Verdict* w : verdicts_[static_cast<std::size_t>(f)]) mine[w->range].push_back(w);
+      for (auto& [range, list] : mine) {
+        std::set<Edit> edits;
+        for (const Verdict* w : list)
+          if (w->kind != Verdict::Keep) edits.insert(edit_of(*w));
+        auto [it, fresh] = places.try_emplace(range);
+        if (fresh) {
+          it->second = {edits, f, list.front()};
+          std::set<Edit> seen;
+          for (const Verdict* w : list)
+            if (w->kind != Verdict::Keep && seen.insert(edit_of(*w)).second) out.push_back(w);
+        } else if (it->second.edits != edits) {
+          int axis = -1;
+          for (const Verdict* w : list) axis = std::max(axis, w->axis);
+          axis = std::max(axis, it->second.any->axis);
+          out_.refusals.push_back({axis, range, "this place needs two different forms in calls of one object (" + it->second.any->why + " / " + list.front()->why + ")"});
+        }
+      }
+    }
+    return out;
+  }
+
+  std::vector<Redirect> redirects(const Key& key, int k, bool stage_specific) {
+    struct Hit { int variant; const model::IterPath* iters; };
+    struct Site { const program::Expr* call; bool partial = false; std::vector<Hit> hits; };
+    std::map<Range, Site, RangeLess> sites;
+    auto add = [&](const program::Expr* call, bool via_partial, int variant, const model::IterPath& iters) {
+      auto& s = sites[call->range];
+      s.call = call;
+      s.partial = s.partial || via_partial;
+      s.hits.push_back({variant, &iters});
+    };
+    if (auto it = made_in_.find(key); it != made_in_.end())
+      for (ModuleId c : it->second) {
+        if (stage_specific && stages_ && !holds_family(k, c)) continue;
+        const Module& m = trace_.module(c);
+        if (m.builtin || m.mro.empty()) continue;
+        int v = instance(c, k);
+        if (c == 0) continue;  // the root's own construction is STAGES[stage]
+        if (auto cl = clones_of_.find(c); cl != clones_of_.end())
+          for (ModuleId each : cl->second) {
+            if (stage_specific && stages_ && !stages_->holds(k, each)) continue;
+            v = std::max(v, instance(each, k));
+          }
+        add(m.construct_call, m.construct_partial, v, m.construct_iters);
+      }
+    if (auto it = called_in_.find(key); it != called_in_.end())
+      for (FrameId f : it->second) {
+        const Frame& g = trace_.frame(f);
+        int v = free_function(f, k, stage_specific);
+        if (g.call == nullptr || (g.parent >= 0 && trace_.frame(g.parent).builtin)) {
+          if (v >= 0) refuse_frame(f, "a function that needs edits is called out of sight of the source");
+          continue;
+        }
+        add(g.call, g.via_partial, v, g.iters);
+      }
+    std::vector<Redirect> out;
+    for (auto& [range, s] : sites) {
+      std::map<int, int> count;
+      for (const auto& h : s.hits) ++count[h.variant];
+      if (count.size() == 1 && count.begin()->first < 0) continue;
+      Redirect r;
+      r.call = s.call;
+      r.partial = s.partial;
+      r.variant = std::max_element(count.begin(), count.end(), [](auto& a, auto& b) { return a.second < b.second; })->first;
+      if (count.size() > 1) {
+        bool ok = true;
+        std::map<int, int> by_index;
+        for (const auto& h : s.hits) {
+          if (h.iters->empty()) { ok = false; break; }
+          const auto& last = h.iters->back();
+          if (r.loop == nullptr) r.loop = last.loop, r.clause = last.clause;
+          if (r.loop != last.loop) ok = false;
+          auto [at, fresh] = by_index.emplace(last.index, h.variant);
+          if (!fresh && at->second != h.variant) ok = false;
+        }
+        if (!ok) {
+          refuse_site(range, s.call, "one constructor call makes objects that need different classes");
+          continue;
+        }
+        for (auto [index, variant] : by_index)
+          if (variant != r.variant) r.exceptions[index] = variant;
+      }
+      out.push_back(std::move(r));
+    }
+    return out;
+  }
+  bool holds_family(int k, ModuleId c) const {
+    if (stages_->holds(k, c)) return true;
+    if (auto it = clones_of_.find(c); it != clones_of_.end())
+      for (ModuleId each : it->second)
+        if (stages_->holds(k, each)) return true;
+    return false;
+  }
+
+  void refuse_frame(FrameId f, std::string why) {
+    int axis = -1;
+    for (const Verdict* v : verdicts_[static_cast<std::size_t>(f)]) axis = std::max(axis, v->axis);
+    out_.refusals.push_back({axis, trace_.frame(f).call ? trace_.frame(f).call->range : Range{}, std::move(why)});
+  }
+  void refuse_site(const Range& r, const program::Expr*, std::string why) { out_.refusals.push_back({-1, r, std::move(why)}); }
+
+  int intern(Variant v) {
+    std::string key = std::to_string(reinterpret_cast<std::uintptr_t>(v.container)) + "|" + std::to_string(v.stage) + "|" + (v.sliced ? std::to_string(v.module) : "");
+    for (const auto* c : v.chain) key += "," + std::to_string(reinterpret_cast<std::uintptr_t>(c));
+    std::vector<std::string> parts;
+    for (const auto* w : v.verdicts)
+      parts.push_back(std::to_string(w->range.file) + ":" + std::to_string(w->range.begin) + "-" + std::to_string(w->range.end) + "=" + std::to_string(w->kind) + w->text + "\1" + w->prefix + "\1" + w->suffix);
+    for (const auto& r : v.redirects) {
+      std::string p = "@" + std::to_string(r.call->range.file) + ":" + std::to_string(r.call->range.begin) + ">" + std::to_string(r.variant);
+      for (auto [i, w] : r.exceptions) p += ";" + std::to_string(i) + ":" + std::to_string(w);
+      parts.push_back(p);
+    }
+    for (const auto* s : v.init) parts.push_back("+" + s->text);
+    std::sort(parts.begin(), parts.end());
+    for (const auto& p : parts) key += "\n" + p;
+    if (auto it = interned_.find(key); it != interned_.end()) return it->second;
+    v.id = static_cast<int>(variants_.size());
+    variants_.push_back(std::move(v));
+    return interned_[key] = variants_.back().id;
+  }
+
+  void name() {
+    std::map<const Container*, std::vector<int>> by_class;
+    for (const auto& v : variants_)
+      if (v.stage < 0) by_class[v.container].push_back(v.id);
+    // A class keeps its name when every live instance of it is of one variant.
+    std::set<const Container*> plain;
+    for (const auto& m : trace_.modules) {
+      if (m.builtin || m.mro.empty()) continue;
+      bool edited = false;
+      for (const auto& [key, v] : instance_memo_)
+        if (key.first == m.id && v >= 0) edited = true;
+      if (!edited) plain.insert(containers_.find(m.mro.front()->module, m.mro.front()->range));
+    }
+    for (const auto& f : trace_.frames) {
+      if (owner_[static_cast<std::size_t>(f.id)].frame != f.id) continue;
+      bool edited = false;
+      for (const auto& [key, v] : frame_memo_)
+        if (key.first == f.id && v >= 0) edited = true;
+      if (!edited) plain.insert(container(f.function));
+    }
+    for (auto& [c, list] : by_class) {
+      if (list.size() == 1 && !plain.count(c)) continue;
+      const std::string base = c->class_def ? "Parallel" : "_parallel";
+      for (std::size_t i = 0; i < list.size(); ++i) variants_[static_cast<std::size_t>(list[i])].suffix = base + (i ? std::to_string(i + 1) : "");
+    }
+    std::map<std::pair<const Container*, int>, int> staged;
+    for (auto& v : variants_)
+      if (v.stage >= 0) {
+        int n = staged[{v.container, v.stage}]++;
+        v.suffix = "_stage" + std::to_string(v.stage) + (n ? "_" + std::to_string(n + 1) : "");
+      }
+  }
+
+  void emit(const std::vector<int>& roots, const std::vector<Redirect>& build) {
+    std::map<std::pair<int, const Container*>, int> made;
+    std::map<std::pair<const Container*, std::string>, int> by_text;
+    // Depth first from the roots: what a text refers to is printed before it.
+    auto make = [&](auto&& self, int variant, const Container* c) -> int {
+      if (auto it = made.find({variant, c}); it != made.end()) return it->second;
+      made[{variant, c}] = -1;
+      const Variant& v = variants_[static_cast<std::size_t>(variant)];
+      Printed p = print_definition(v, *c, variants_, stages_, sources_);
+      if (!p.error.empty()) {
+        int axis = -1;
+        for (const auto* w : v.verdicts) axis = std::max(axis, w->axis);
+        out_.refusals.push_back({axis, c->range, p.error});
+      }
+      Definition d;
+      d.name = variant_name(v, *c);
+      d.origin = c->module;
+      d.original = c->name;
+      d.range = c->range;
+      d.text = std::move(p.text);
+      d.runtime = std::move(p.runtime);
+      d.plain_imports = std::move(p.plain_imports);
+      d.why = std::move(p.why);
+      d.stage = v.stage;
+      for (auto& [name, ref] : p.refs) {
+        if (ref == variant) {  // a base of the same variant
+          const Container* base = base_named(v, *c, name);
+          if (base) d.refs[name] = self(self, variant, base);
+          continue;
+        }
+        d.refs[name] = self(self, ref, variants_[static_cast<std::size_t>(ref)].container);
+      }
+      auto key = std::make_pair(c, d.name + "\n" + d.text);
+      if (auto it = by_text.find(key); it != by_text.end()) return made[{variant, c}] = it->second;
+      int id = static_cast<int>(out_.definitions.size());
+      out_.definitions.push_back(std::move(d));
+      by_text[key] = id;
+      return made[{variant, c}] = id;
+    };
+    for (int r : roots) out_.stage_roots.push_back(r < 0 ? -1 : make(make, r, variants_[static_cast<std::size_t>(r)].container));
+    const Module& root = trace_.module(0);
+    if (root.construct_call) {
+      Printed p = print_expression(root.construct_call, build, variants_, sources_);
+      out_.build.text = std::move(p.text);
+      for (auto& [name, ref] : p.refs) out_.build.refs[name] = make(make, ref, variants_[static_cast<std::size_t>(ref)].container);
+    }
+  }
+  static const Container* base_named(const Variant& v, const Container& c, const std::string& name) {
+    bool after = false;
+    for (const auto* b : v.chain) {
+      if (after && variant_name(v, *b) == name) return b;
+      if (b == &c) after = true;
+    }
+    return nullptr;
+  }
+
+  const Trace& trace_;
+  const TpEdits& edits_;
+  const StageSlicer* stages_;
+  int stage_count_;
+  const support::SourceManager& sources_;
+  Containers containers_;
+  std::vector<std::vector<const Verdict*>> verdicts_;
+  std::vector<Owner> owner_;
+  std::vector<std::vector<FrameId>> frames_of_;
+  std::map<FrameId, std::vector<FrameId>> frames_under_;
+  std::map<Key, std::vector<ModuleId>> made_in_;
+  std::map<Key, std::vector<FrameId>> called_in_;
+  std::map<ModuleId, std::vector<ModuleId>> clones_of_;
+  std::map<int, std::vector<ModuleId>> partials_;
+  std::map<std::pair<ModuleId, int>, int> instance_memo_;
+  std::map<std::pair<FrameId, int>, int> frame_memo_;
+  std::map<std::string, int> interned_;
+  std::vector<Variant> variants_;
+  Specialized out_;
+};
+
+}  // namespace
+
+std::string variant_name(const Variant& v, const Container& c) { return c.name + v.suffix; }
+
+Specialized specialize(const Trace& trace, const TpEdits& edits, const StageSlicer* stages, int stage_count, const support::SourceManager& sources) {
+  return Specializer(trace, edits, stages, stage_count, sources).run();
+}
+
+}  // namespace shardwright::rewrite

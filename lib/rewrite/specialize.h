@@ -1,0 +1,43 @@
+// Groups module instances (and calls of free functions) by the edits they need into as few definitions as possible, names
+// them, and produces their text. docs/generation.md §3.
+#pragma once
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "rewrite/rewrite.h"
+
+namespace shardwright::rewrite {
+
+/// A generated class or function.
+struct Definition {
+  std::string name;                      ///< in the generated package
+  const program::Module* origin = nullptr;
+  std::string original;                  ///< its name there
+  Range range;                           ///< of the original definition, decorators included
+  std::string text;                      ///< edited source, at indentation 0, without a final newline
+  std::set<std::string> runtime;         ///< names of shardwright.parallel it uses
+  std::set<std::string> plain_imports;   ///< whole lines: "from itertools import islice"
+  std::map<std::string, int> refs;       ///< name in the text → index of the definition it means
+  int stage = -1;                        ///< -1: shared by all stages; else it belongs into that stage's file
+  std::vector<std::string> why;          ///< one line per edit, for the README of the directory
+};
+
+/// The expression (or class call) that builds the model, with the constructors it calls redirected.
+struct BuildText {
+  std::string text;                      ///< with STAGES[stage] in place of the root class
+  std::map<std::string, int> refs;
+};
+
+struct Specialized {
+  std::vector<Definition> definitions;
+  std::vector<int> stage_roots;          ///< definition of each stage's root class
+  BuildText build;
+  std::vector<Refusal> refusals;         ///< verdicts that contradict each other: those axes are planned again without
+};
+
+/// `stages` is nullptr when there is one stage.
+Specialized specialize(const model::Trace&, const TpEdits&, const StageSlicer* stages, int stage_count, const support::SourceManager&);
+
+}  // namespace shardwright::rewrite

@@ -1,0 +1,258 @@
+// The text of a variant's definition: the original's, with verdicts, redirected constructors, renamed bases and sliced methods.
+#include <algorithm>
+#include <functional>
+
+#include "program/visit.h"
+#include "rewrite/variants.h"
+#include "support/edits.h"
+
+namespace shardwright::rewrite {
+namespace {
+
+using program::Expr;
+using program::ExprKind;
+using program::Stmt;
+
+std::string indentation(const support::SourceManager& sm, support::FileId file, std::uint32_t offset) {
+  std::string_view line = sm.line_at(file, offset);
+  return std::string(line.substr(0, line.find_first_not_of(" \t")));
+}
+
+/// Variable that counts the iterations of a loop from 0, when the loop's header names one.
+std::string counter_of(const void* loop, int clause, bool comprehension_element, const Expr* comprehension, const Stmt* statement) {
+  const Expr* target = nullptr;
+  const Expr* iterable = nullptr;
+  (void)loop;
+  if (comprehension_element) {
+    if (clause < static_cast<int>(comprehension->clauses.size())) {
+      target = comprehension->clauses[static_cast<std::size_t>(clause)].target;
+      iterable = comprehension->clauses[static_cast<std::size_t>(clause)].iterable;
+    }
+  } else if (statement && statement->kind == program::StmtKind::For && !statement->targets.empty()) {
+    target = statement->targets[0];
+    iterable = statement->value;
+  }
+  if (!target || !iterable || iterable->kind != ExprKind::Call || iterable->kids.empty() || iterable->kids[0]->kind != ExprKind::Name) return "";
+  const std::string& f = iterable->kids[0]->text;
+  if (f == "range" && iterable->args.size() == 1 && target->kind == ExprKind::Name) return target->text;
+  if (f == "enumerate" && iterable->args.size() == 1 && target->kind == ExprKind::Tuple && !target->kids.empty() && target->kids[0]->kind == ExprKind::Name)
+    return target->kids[0]->text;
+  return "";
+}
+
+/// Finds the loop that an Iteration names inside a definition.
+struct LoopFinder {
+  const Expr* comprehension = nullptr;
+  const Stmt* statement = nullptr;
+  LoopFinder(const std::vector<Stmt*>& body, const void* loop) {
+    program::walk(body, [&](const Stmt* s) {
+      if (s == loop) statement = s;
+      return statement == nullptr;
+    });
+    if (!statement)
+      program::walk_exprs(body, [&](const Expr* e) {
+        if (e == loop) comprehension = e;
+        return comprehension == nullptr;
+      });
+  }
+};
+
+class Printer {
+ public:
+  Printer(const std::vector<Variant>& all, const support::SourceManager& sm) : all_(all), sources_(sm) {}
+
+  Printed out;
+
+  void verdict(support::Edits& edits, const Verdict& v, const Expr* call) {
+    switch (v.kind) {
+      case Verdict::Keep: return;
+      case Verdict::Replace: edits.replace(v.range, v.text); break;
+      case Verdict::Wrap: edits.wrap(v.range, v.prefix, v.suffix); break;
+      case Verdict::InsertBefore: edits.insert(v.range.begin, v.text + "\n" + indentation(sources_, v.range.file, v.range.begin)); break;
+      case Verdict::InsertAfter: edits.insert(v.range.end, v.text); break;
+      case Verdict::AppendArgument: append_argument(edits, call, v.text); break;
+    }
+    for (const auto& i : v.imports) out.runtime.insert(i);
+    if (!v.why.empty()) out.why.push_back(v.why);
+  }
+
+  void append_argument(support::Edits& edits, const Expr* call, const std::string& text) {
+    if (call == nullptr) { out.error = "a call to be edited was not found in the text"; return; }
+    if (call->args.empty()) edits.insert(call->range.end - 1, text);
+    else edits.insert(call->args.back().range.end, ", " + text);
+  }
+
+  void redirect(support::Edits& edits, const Redirect& r, const std::vector<Stmt*>& body) {
+    const Expr* callee = r.call->kids[0];
+    std::string name = r.variant >= 0 ? refer(r.variant) : std::string(sources_.text(callee->range));
+    if (!r.exceptions.empty()) {
+      LoopFinder loop(body, r.loop);
+      std::string counter = counter_of(r.loop, r.clause, loop.comprehension != nullptr, loop.comprehension, loop.statement);
+      if (counter.empty()) { out.error = "objects made in one loop need different classes, and the loop has no counter to tell them apart by"; return; }
+      std::map<int, std::vector<int>> by_variant;
+      for (auto [i, v] : r.exceptions) by_variant[v].push_back(i);
+      std::string text = "(";
+      for (auto& [v, indices] : by_variant) {
+        text += (v >= 0 ? refer(v) : std::string(sources_.text(callee->range))) + " if " + counter;
+        if (indices.size() == 1) text += " == " + std::to_string(indices[0]);
+        else {
+          text += " in (";
+          for (std::size_t i = 0; i < indices.size(); ++i) text += (i ? ", " : "") + std::to_string(indices[i]);
+          text += ")";
+        }
+        text += " else ";
+      }
+      name = text + name + ")";
+    }
+    if (r.partial) {
+      out.runtime.insert("rebind");
+      name = "rebind(" + std::string(sources_.text(callee->range)) + ", " + name + ")";
+    }
+    if (name != sources_.text(callee->range)) edits.replace(callee->range, name);
+  }
+
+  std::string refer(int variant) {
+    const Variant& v = all_[static_cast<std::size_t>(variant)];
+    std::string n = variant_name(v, *v.container);
+    out.refs[n] = variant;
+    return n;
+  }
+
+ private:
+  const std::vector<Variant>& all_;
+  const support::SourceManager& sources_;
+};
+
+/// All calls of a definition by range.
+std::map<Range, const Expr*, RangeLess> calls_in(const std::vector<Stmt*>& body) {
+  std::map<Range, const Expr*, RangeLess> out;
+  program::walk_exprs(body, [&](const Expr* e) {
+    if (e->kind == ExprKind::Call) out.emplace(e->range, e);
+    return true;
+  });
+  return out;
+}
+
+}  // namespace
+
+Printed print_definition(const Variant& v, const Container& c, const std::vector<Variant>& all, const StageSlicer* stages,
+                         const support::SourceManager& sources) {
+  Printer p(all, sources);
+  const std::vector<Stmt*>& body = c.class_def ? c.class_def->body : c.function->body;
+  auto calls = calls_in(body);
+  support::Edits edits(sources.file(c.range.file));
+  for (const Verdict* w : v.verdicts) {
+    if (!c.range.contains(w->range)) continue;
+    auto it = calls.find(w->range);
+    p.verdict(edits, *w, it == calls.end() ? nullptr : it->second);
+  }
+  for (const auto& r : v.redirects)
+    if (c.range.contains(r.call->range)) p.redirect(edits, r, body);
+
+  // Its own name, and what its text says about itself.
+  const std::string name = variant_name(v, c);
+  if (name != c.name) {
+    std::string_view text = sources.text(c.class_def ? c.class_def->def_range : c.function->def_range);
+    const std::uint32_t at = (c.class_def ? c.class_def->def_range : c.function->def_range).begin + static_cast<std::uint32_t>(text.find(c.name, text.find(c.class_def ? "class" : "def") + 3));
+    edits.replace({c.range.file, at, at + static_cast<std::uint32_t>(c.name.size())}, name);
+    program::walk_exprs(body, [&](const Expr* e) {
+      if (e->kind == ExprKind::Name && e->text == c.name && c.class_def) {
+        bool redirected = false;
+        for (const auto& r : v.redirects) redirected = redirected || r.call->kids[0] == e;
+        if (!redirected) edits.replace(e->range, name);
+      }
+      return true;
+    });
+  }
+  // Bases that have a text of their own.
+  if (c.class_def) {
+    bool after = false;
+    for (const Container* b : v.chain) {
+      if (after) {
+        const Expr* match = nullptr;
+        for (const auto& base : c.class_def->bases)
+          if (base.keyword.empty() && base.value && (base.value->kind == ExprKind::Name || base.value->kind == ExprKind::Attribute) && base.value->text == b->name) match = base.value;
+        if (match) {
+          const std::string base_name = variant_name(v, *b);
+          if (base_name != sources.text(match->range)) edits.replace(match->range, base_name);
+          p.out.refs[base_name] = v.id;
+        }
+      }
+      if (b == &c) after = true;
+    }
+  }
+  // Statements at the end of __init__.
+  auto method = [&](const std::string& n) -> const program::Function* {
+    if (c.class_def)
+      for (const Stmt* s : c.class_def->body)
+        if (s->kind == program::StmtKind::FunctionDef && s->function->name == n) return s->function;
+    return nullptr;
+  };
+  const program::Function* init = method("__init__");
+  std::string tail;
+  if (init)
+    for (const auto* s : v.init) {
+      tail += "\n" + indentation(sources, c.range.file, init->body.front()->range.begin) + s->text;
+      for (const auto& i : s->imports) p.out.runtime.insert(i);
+    }
+
+  support::Range whole = c.range;
+  if (v.sliced && stages) {
+    std::string refused;
+    Render render = [&](Range r) {
+      auto t = edits.apply(r);
+      if (!t) { refused = t.error().message; return std::string(); }
+      return *t;
+    };
+    // Slices first, from the edits so far; then they replace the methods.
+    std::vector<std::pair<Range, std::string>> sliced;
+    std::string inherited;
+    for (const program::ClassDef* k : {c.class_def}) {
+      for (const Stmt* s : k->body)
+        if (s->kind == program::StmtKind::FunctionDef)
+          if (auto t = stages->method(v.stage, v.module, s->function, render)) {
+            if (s->function == init) *t += tail;
+            sliced.emplace_back(s->function->def_range, *t);
+          }
+    }
+    if (!refused.empty()) p.out.error = refused;
+    for (const auto& line : stages->extra_imports(v.stage, v.module)) {
+      if (line.rfind("from ", 0) == 0 || line.rfind("import ", 0) == 0) p.out.plain_imports.insert(line);
+      else p.out.runtime.insert(line);
+    }
+    bool init_sliced = false;
+    for (auto& [r, text] : sliced) {
+      edits.replace(r, text);
+      init_sliced = init_sliced || (init && r == init->def_range);
+    }
+    if (!init_sliced && init && !tail.empty()) edits.insert(init->body.back()->range.end, tail);
+  } else if (!tail.empty()) {
+    if (init) edits.insert(init->body.back()->range.end, tail);
+  }
+  if (init == nullptr && !v.init.empty() && v.chain.size() == 1) p.out.error = "the class has no __init__ of its own to add to";
+  auto text = edits.apply(whole);
+  if (!text) p.out.error = text.error().message;
+  else p.out.text = *text;
+  // A definition under `if`/`try` of the top level is indented: bring it to the margin.
+  std::string margin = indentation(sources, c.range.file, c.range.begin);
+  if (!margin.empty()) {
+    std::string t = p.out.text;
+    for (std::size_t at = t.find("\n" + margin); at != std::string::npos; at = t.find("\n" + margin, at + 1)) t.erase(at + 1, margin.size());
+    p.out.text = t;
+  }
+  return std::move(p.out);
+}
+
+Printed print_expression(const Expr* e, const std::vector<Redirect>& redirects, const std::vector<Variant>& all, const support::SourceManager& sources) {
+  Printer p(all, sources);
+  support::Edits edits(sources.file(e->range.file));
+  std::vector<Stmt*> none;
+  for (const auto& r : redirects)
+    if (e->range.contains(r.call->range)) p.redirect(edits, r, none);
+  auto text = edits.apply(e->range);
+  if (text) p.out.text = *text;
+  else p.out.error = text.error().message;
+  return std::move(p.out);
+}
+
+}  // namespace shardwright::rewrite

@@ -45,7 +45,9 @@ Lowering::Children::Children(Lowering& owner, TSNode node) : pool_(owner.pool_),
     const TSNode child = ts_tree_cursor_current_node(cursor);
     const std::uint16_t symbol = ts_node_symbol(child);
     if (symbol == ts::sym_comment) {
-      owner.module_.comments.push_back(owner.range(child));
+      Range r = owner.range(child);
+      if (r.end > r.begin && owner.source_.text[r.end - 1] == '\r') --r.end;  // of CRLF
+      owner.module_.comments.push_back(r);
       continue;
     }
     if (symbol == ts::sym_line_continuation || symbol == kErrorSymbol) continue;

@@ -545,13 +545,24 @@ program::Expr* Lowering::generic_type(TSNode node) {
   return e;
 }
 
+// The grammar nests `A[int] | B | None` in an annotation to the right; Python's | is left-associative.
 program::Expr* Lowering::union_type(TSNode node) {
   const Children c(*this, node);
   if (c.size() < 3) return opaque(node);
-  Expr* e = make(ExprKind::Binary, node);
-  e->text = "|";
-  e->kids.push_back(expr(c[0].node));
-  e->kids.push_back(expr(c[2].node));
+  Expr* e = expr(c[0].node);
+  std::vector<Expr*> alternatives;
+  Expr* rest = expr(c[2].node);
+  while (rest->kind == ExprKind::Binary && rest->text == "|" && rest->outer == rest->range) {
+    alternatives.push_back(rest->kids[1]);
+    rest = rest->kids[0];
+  }
+  alternatives.push_back(rest);
+  for (auto it = alternatives.rbegin(); it != alternatives.rend(); ++it) {
+    Expr* both = arena_.expr(ExprKind::Binary, Range{source_.id, e->outer.begin, (*it)->outer.end});
+    both->text = "|";
+    both->kids = {e, *it};
+    e = both;
+  }
   return e;
 }
 

@@ -17,6 +17,7 @@ import sys
 import tempfile
 import tokenize
 import warnings
+from collections import Counter
 from pathlib import Path
 
 warnings.simplefilter("ignore")
@@ -181,7 +182,7 @@ class Records:
                     if node.guard:
                         self.expr(node.guard)
                     self.stmts(node.body, inner)
-                elif isinstance(node, ast.AST) and not isinstance(node, ast.type_ignore):
+                elif isinstance(node, ast.AST) and not isinstance(node, (ast.type_ignore, ast.alias)):
                     self.expr(node)
 
 
@@ -208,9 +209,6 @@ def local_names(text, path):
 
     visit(symtable.symtable(text, path, "exec"))
 
-    def unmangle(names, cls):
-        return names
-
     def lookup(node):
         found = tables.get((node.name, node.lineno)) or tables.get((node.name, min([node.lineno] + [d.lineno for d in node.decorator_list])))
         return found.pop(0) if found else ["?"]
@@ -235,7 +233,7 @@ def main():
         data = Path(f).read_bytes()
         try:
             text = data.decode("utf-8-sig")
-            if "\r" in text.replace("\r\n", "") or "\f" in text or "__" in text and False:
+            if "\r" in text.replace("\r\n", "") or "\f" in text:
                 continue
             tree = ast.parse(data, f)
             comments = [t for t in tokenize.tokenize(io.BytesIO(data).readline) if t.type == tokenize.COMMENT]
@@ -254,7 +252,7 @@ def main():
         (Path(d) / "list").write_text("".join(f + "\n" for f in good))
         env = dict(os.environ, SHARDWRIGHT_AST_FILES=d + "/list", SHARDWRIGHT_AST_OUT=d + "/out")
         run = subprocess.run([a.build + "/bin/unit_python", "[.ast]"], env=env, capture_output=True, text=True)
-        print(run.stdout.splitlines()[0] if run.stdout else run.stderr)
+        print(run.stdout.splitlines()[1] if run.stdout else run.stderr)
         if run.returncode:
             print(run.stdout, run.stderr)
             return 1
@@ -268,7 +266,6 @@ def main():
     for f in good:
         theirs, mine = trees[f], ours[f]
         nodes += len(theirs)
-        from collections import Counter
         left, right = Counter(x.strip() for x in theirs), Counter(x.strip() for x in mine)
         missing, extra = sorted((left - right).elements()), sorted((right - left).elements())
         # \N{…} names are not decoded: documented.

@@ -115,7 +115,9 @@ class TraceBuilder {
     Step s;
     s.id = static_cast<StepId>(t.steps.size());
     s.frame = frame_;
-    s.stmt = arena.stmt(kind, {});
+    program::Stmt* stmt = arena.stmt(kind, {});
+    s.stmt = stmt;
+    (step_ >= 0 && t.step(step_).frame == frame_ ? const_cast<program::Stmt*>(t.step(step_).stmt)->body : functions_[static_cast<std::size_t>(frame_)]->body).push_back(stmt);
     s.iters = std::move(iters);
     s.begin = tick();
     t.steps.push_back(s);
@@ -177,6 +179,7 @@ class TraceBuilder {
     program::Function* fn = arena.function();
     fn->name = "forward";
     f.function = fn;
+    functions_.push_back(fn);
     t.frames.push_back(f);
     frame_ = f.id;
     module_ = self;
@@ -187,6 +190,7 @@ class TraceBuilder {
   FrameId frame_ = -1, root_ = -1;
   StepId step_ = -1;
   ModuleId module_ = 0;
+  std::vector<program::Function*> functions_;  // by frame
 };
 
 }  // namespace shardwright::testing

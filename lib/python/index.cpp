@@ -120,6 +120,30 @@ ModuleIndex::ModuleIndex(const program::Module& module) {
       if (!bound.contains(n)) by_name_[n].push_back({s, i, false, true});
     if (s->kind == StmtKind::FunctionDef && s->function->name == "__getattr__") getattr_ = s->function;
   }
+  // `x = REGISTRY.register(f)`: a method may change its receiver also where its value is used. Only for objects made in this module
+  // by an assignment; methods of imported modules and of classes would make everything depend on everything.
+  for (std::uint32_t i = 0; i < module.body.size(); ++i) {
+    const Stmt* s = module.body[i];
+    if ((s->kind != StmtKind::Assign && s->kind != StmtKind::AnnAssign) || !s->value) continue;
+    NameSet receivers;
+    program::walk(s->value, [&](const Expr* e) {
+      if (e->kind == ExprKind::Call && e->kids[0]->kind == ExprKind::Attribute) fill_root(e->kids[0], receivers);
+      return e->kind != ExprKind::Lambda;
+    });
+    for (const std::string& n : receivers.names()) {
+      const auto it = by_name_.find(n);
+      if (it == by_name_.end()) continue;
+      std::vector<Definition>& list = it->second;
+      const bool object = std::any_of(list.begin(), list.end(), [](const Definition& d) {
+        return d.binds && d.stmt->kind != StmtKind::Import && d.stmt->kind != StmtKind::ImportFrom && d.stmt->kind != StmtKind::FunctionDef &&
+               d.stmt->kind != StmtKind::ClassDef && d.stmt->kind != StmtKind::Try && d.stmt->kind != StmtKind::If;
+      });
+      const auto same = [&](const Definition& d) { return d.stmt == s; };
+      if (!object || std::any_of(list.begin(), list.end(), same)) continue;
+      const auto at = std::find_if(list.begin(), list.end(), [&](const Definition& d) { return d.order > i; });
+      list.insert(at, {s, i, false, true});
+    }
+  }
   for (std::uint32_t i = 0; i < module.body.size(); ++i) {
     const Stmt* s = module.body[i];
     if (s->kind != StmtKind::Expression || s->value->kind == ExprKind::String) continue;

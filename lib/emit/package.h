@@ -38,6 +38,8 @@ struct PackageInput {
 support::Expected<std::vector<File>> package_files(const PackageInput&);
 /// train.py, run.sh, conf/config.yaml, README.md.
 support::Expected<std::vector<File>> directory_files(const PackageInput&);
+/// An input in the job file's notation: "i64[2,16]<128", "=None".
+std::string input_text(const eval::InputSpec&);
 /// params.yaml. `held`: names of parameters and buffers that each generated stage really has.
 std::string params_yaml(const PackageInput&, const std::vector<std::vector<std::string>>& held);
 

@@ -54,7 +54,6 @@ std::string params_yaml(const PackageInput& in, const std::vector<std::vector<st
     add("shape: [" + shape + "]");
     if (n.ref.buffer) {
       add("kind: buffer");
-      if (!n.ref.persistent) add("persistent: false");
     }
     std::set<int> stages;
     for (const auto& alias : names[n.ref.tensor])

@@ -86,6 +86,7 @@ class Specializer {
 
  private:
   void index() {
+    for (const auto& [name, value] : trace_.inputs) inputs_.push_back(name);
     verdicts_.resize(trace_.frames.size());
     for (const auto& v : edits_.verdicts)
       if (v.frame >= 0) verdicts_[static_cast<std::size_t>(v.frame)].push_back(&v);
@@ -181,7 +182,10 @@ class Specializer {
     return instance_memo_[memo] = intern(std::move(v));
   }
 
-  static bool touches(const Variant& v, const Container& c) {
+  bool touches(const Variant& v, const Container& c) const {
+    if (v.sliced && c.class_def)
+      for (const auto* s : c.class_def->body)
+        if (s->kind == program::StmtKind::FunctionDef && stages_->method(v.stage, v.module, s->function, [&](Range r) { return std::string(sources_.text(r)); })) return true;
     for (const auto* w : v.verdicts)
       if (c.range.contains(w->range)) return true;
     for (const auto& r : v.redirects)
@@ -376,7 +380,7 @@ class Specializer {
       if (auto it = made.find({variant, c}); it != made.end()) return it->second;
       made[{variant, c}] = -1;
       const Variant& v = variants_[static_cast<std::size_t>(variant)];
-      Printed p = print_definition(v, *c, variants_, stages_, sources_);
+      Printed p = print_definition(v, *c, variants_, stages_, sources_, inputs_);
       if (!p.error.empty()) {
         int axis = -1;
         for (const auto* w : v.verdicts) axis = std::max(axis, w->axis);
@@ -430,6 +434,7 @@ class Specializer {
   int stage_count_;
   const support::SourceManager& sources_;
   Containers containers_;
+  std::vector<std::string> inputs_;   // names of forward's arguments
   std::vector<std::vector<const Verdict*>> verdicts_;
   std::vector<Owner> owner_;
   std::vector<std::vector<FrameId>> frames_of_;

@@ -13,6 +13,40 @@ using program::Expr;
 using program::ExprKind;
 using program::Stmt;
 
+/// The edits of one definition; any part of it can be printed.
+class DefinitionEdits {
+ public:
+  explicit DefinitionEdits(std::string_view file) : file_(file) {}
+  void replace(Range r, std::string text) { add({r.begin, r.end, [r, text](support::Edits& e, std::uint32_t base) { e.replace(moved(r, base), text); }}); }
+  void wrap(Range r, std::string prefix, std::string suffix) {
+    add({r.begin, r.end, [=](support::Edits& e, std::uint32_t base) { e.wrap(moved(r, base), prefix, suffix); }});
+  }
+  void insert_before(std::uint32_t at, std::string text) { add({at, at, [=](support::Edits& e, std::uint32_t base) { e.insert_before(at - base, text); }}); }
+  void insert_after(std::uint32_t at, std::string text) { add({at, at, [=](support::Edits& e, std::uint32_t base) { e.insert_after(at - base, text); }}); }
+  /// New text for a range, whatever was to be edited inside it.
+  void supersede(Range r, std::string text) {
+    std::erase_if(entries_, [&](const Entry& x) { return r.begin <= x.begin && x.end <= r.end; });
+    replace(r, std::move(text));
+  }
+  support::Expected<std::string> apply(Range r) const {
+    support::Edits edits;
+    for (const auto& x : entries_)
+      if (r.begin <= x.begin && x.end <= r.end) x.put(edits, r.begin);
+    edits.remove_duplicates();
+    return edits.apply(file_.substr(r.begin, r.end - r.begin));
+  }
+
+ private:
+  struct Entry {
+    std::uint32_t begin, end;
+    std::function<void(support::Edits&, std::uint32_t)> put;
+  };
+  static Range moved(Range r, std::uint32_t base) { return {r.file, r.begin - base, r.end - base}; }
+  void add(Entry x) { entries_.push_back(std::move(x)); }
+  std::string_view file_;
+  std::vector<Entry> entries_;
+};
+
 std::string indentation(const support::SourceManager& sm, support::FileId file, std::uint32_t offset) {
   std::string_view line = sm.line_at(file, offset);
   return std::string(line.substr(0, line.find_first_not_of(" \t")));
@@ -63,26 +97,26 @@ class Printer {
 
   Printed out;
 
-  void verdict(support::Edits& edits, const Verdict& v, const Expr* call) {
+  void verdict(DefinitionEdits& edits, const Verdict& v, const Expr* call) {
     switch (v.kind) {
       case Verdict::Keep: return;
       case Verdict::Replace: edits.replace(v.range, v.text); break;
       case Verdict::Wrap: edits.wrap(v.range, v.prefix, v.suffix); break;
-      case Verdict::InsertBefore: edits.insert(v.range.begin, v.text + "\n" + indentation(sources_, v.range.file, v.range.begin)); break;
-      case Verdict::InsertAfter: edits.insert(v.range.end, v.text); break;
+      case Verdict::InsertBefore: edits.insert_before(v.range.begin, v.text + "\n" + indentation(sources_, v.range.file, v.range.begin)); break;
+      case Verdict::InsertAfter: edits.insert_after(v.range.end, v.text); break;
       case Verdict::AppendArgument: append_argument(edits, call, v.text); break;
     }
     for (const auto& i : v.imports) out.runtime.insert(i);
     if (!v.why.empty()) out.why.push_back(v.why);
   }
 
-  void append_argument(support::Edits& edits, const Expr* call, const std::string& text) {
+  void append_argument(DefinitionEdits& edits, const Expr* call, const std::string& text) {
     if (call == nullptr) { out.error = "a call to be edited was not found in the text"; return; }
-    if (call->args.empty()) edits.insert(call->range.end - 1, text);
-    else edits.insert(call->args.back().range.end, ", " + text);
+    if (call->args.empty()) edits.insert_after(call->range.end - 1, text);
+    else edits.insert_after(call->args.back().range.end, ", " + text);
   }
 
-  void redirect(support::Edits& edits, const Redirect& r, const std::vector<Stmt*>& body) {
+  void redirect(DefinitionEdits& edits, const Redirect& r, const std::vector<Stmt*>& body) {
     const Expr* callee = r.call->kids[0];
     std::string name = r.variant >= 0 ? refer(r.variant) : std::string(sources_.text(callee->range));
     if (!r.exceptions.empty()) {
@@ -136,11 +170,11 @@ std::map<Range, const Expr*, RangeLess> calls_in(const std::vector<Stmt*>& body)
 }  // namespace
 
 Printed print_definition(const Variant& v, const Container& c, const std::vector<Variant>& all, const StageSlicer* stages,
-                         const support::SourceManager& sources) {
+                         const support::SourceManager& sources, const std::vector<std::string>& inputs) {
   Printer p(all, sources);
   const std::vector<Stmt*>& body = c.class_def ? c.class_def->body : c.function->body;
   auto calls = calls_in(body);
-  support::Edits edits(sources.file(c.range.file));
+  DefinitionEdits edits(sources.file(c.range.file).text);
   for (const Verdict* w : v.verdicts) {
     if (!c.range.contains(w->range)) continue;
     auto it = calls.find(w->range);
@@ -222,12 +256,22 @@ Printed print_definition(const Variant& v, const Container& c, const std::vector
     }
     bool init_sliced = false;
     for (auto& [r, text] : sliced) {
-      edits.replace(r, text);
+      edits.supersede(r, text);
       init_sliced = init_sliced || (init && r == init->def_range);
     }
-    if (!init_sliced && init && !tail.empty()) edits.insert(init->body.back()->range.end, tail);
+    if (!init_sliced && init && !tail.empty()) edits.insert_after(init->body.back()->range.end, tail);
   } else if (!tail.empty()) {
-    if (init) edits.insert(init->body.back()->range.end, tail);
+    if (init) edits.insert_after(init->body.back()->range.end, tail);
+  }
+  if (v.module == 0 && c.class_def && v.container == &c) {
+    // What the runtime asks of a stage.
+    std::string in = indentation(sources, c.range.file, c.class_def->body.front()->range.begin), names;
+    for (const auto& n : v.sliced && stages ? stages->interface(v.stage).needs_inputs : inputs) names += "\"" + n + "\", ";
+    if (!names.empty()) names.pop_back();
+    std::string member = "\n\n" + in + "input_tensor = None\n" + in + "needs_inputs = (" + names + ")  # arguments of the model's forward that this stage reads\n\n" + in +
+                         "def set_input_tensor(self, tensors):\n" + in + in + "\"\"\"Receives what the previous stage returned; called before forward.\"\"\"\n" + in + in +
+                         "self.input_tensor = tensors";
+    edits.insert_after(c.class_def->body.back()->range.end, member);
   }
   if (init == nullptr && !v.init.empty() && v.chain.size() == 1) p.out.error = "the class has no __init__ of its own to add to";
   auto text = edits.apply(whole);
@@ -245,7 +289,7 @@ Printed print_definition(const Variant& v, const Container& c, const std::vector
 
 Printed print_expression(const Expr* e, const std::vector<Redirect>& redirects, const std::vector<Variant>& all, const support::SourceManager& sources) {
   Printer p(all, sources);
-  support::Edits edits(sources.file(e->range.file));
+  DefinitionEdits edits(sources.file(e->range.file).text);
   std::vector<Stmt*> none;
   for (const auto& r : redirects)
     if (e->range.contains(r.call->range)) p.redirect(edits, r, none);

@@ -65,7 +65,7 @@ struct Printed {
 std::string variant_name(const Variant& v, const Container& c);
 
 Printed print_definition(const Variant& v, const Container& c, const std::vector<Variant>& all, const StageSlicer* stages,
-                         const support::SourceManager& sources);
+                         const support::SourceManager& sources, const std::vector<std::string>& inputs);
 /// Text of any expression (the build expression) with redirects applied.
 Printed print_expression(const program::Expr* e, const std::vector<Redirect>& redirects, const std::vector<Variant>& all,
                          const support::SourceManager& sources);

@@ -1,0 +1,165 @@
+#include "driver/analysis.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "support/files.h"
+
+namespace shardwright::driver {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string place(const support::SourceManager& sm, const support::Range& r) { return r.valid() ? sm.describe(r) : std::string("<unknown>"); }
+
+/// The parameters of an axis, to keep it whole in the next round.
+void give_up(const sharding::Result& s, const model::Trace& t, int axis, std::vector<std::string>& keep) {
+  for (auto p : s.axes[static_cast<std::size_t>(axis)].parameters) keep.push_back(t.tensor(p).name);
+}
+
+bool can_emit(const model::Trace&, const pipeline::Cut& c, void* data) { return static_cast<rewrite::StageSlicer*>(data)->refuses(c).empty(); }
+
+}  // namespace
+
+std::function<bool(const program::Module&)> copied_modules(const JobFile& file, const support::SourceManager& sm) {
+  if (!file.by_path) return [](const program::Module&) { return false; };
+  std::string dir = fs::weakly_canonical(file.entry_dir).string() + "/";
+  return [dir, &sm](const program::Module& m) {
+    if (m.file < 0) return false;
+    std::error_code ec;
+    std::string p = fs::weakly_canonical(sm.file(m.file).path, ec).string();
+    return p.rfind(dir, 0) == 0 && p.find("/site-packages/") == std::string::npos;
+  };
+}
+
+support::Expected<std::unique_ptr<Analysis>> trace_model(const ModelRequest& request, support::SourceManager& sm, const Progress& progress) {
+  auto a = std::make_unique<Analysis>();
+  auto file = load_job(request, sm);
+  if (!file) return file.error();
+  a->file = *file;
+  auto rules = rules::Database::load(sm, request.rules);
+  if (!rules) return rules.error();
+  a->rules = *rules;
+  progress("reading the model");
+  eval::Options options;
+  options.max_steps = request.max_steps;
+  auto traced = eval::trace(a->file.job, options, sm);
+  if (!traced) return traced.error();
+  a->traced = std::move(*traced);
+  return a;
+}
+
+support::Expected<std::unique_ptr<Analysis>> analyse(const ModelRequest& request, PlanRequest want, support::SourceManager& sm, const Progress& progress) {
+  auto made = trace_model(request, sm, progress);
+  if (!made) return made;
+  Analysis& a = **made;
+  const model::Trace& t = a.traced->trace;
+  if (want.grid.pp < 1 || want.grid.tp < 1 || want.grid.dp < 1) return support::failure("--tp, --pp and --dp must be at least 1", {}, "usage");
+
+  // The same model at another batch size: an axis counts only when both agree. Models whose batch is fixed by their
+  // constructor cannot run at another one; then the plan holds for this size, and says so.
+  progress("reading it again at another batch size");
+  eval::Options options;
+  options.max_steps = request.max_steps;
+  if (auto other = eval::trace(eval::with_batch(a.file.job, 3), options, sm)) a.other = std::move(*other);
+  else a.warnings.push_back({support::Severity::Warning, "batch", {}, "the model does not run at another batch size (" + other.error().message + "): the plan is proven for this size only", {}, {}});
+
+  sharding::Options so;
+  so.tp = want.grid.tp;
+  so.objective = want.objective;
+  so.device = want.device;
+  plan::Plan pins;
+  bool have_pins = false;
+  if (!want.plan_file.empty()) {
+    auto text = support::read_file(want.plan_file);
+    if (!text) return text.error();
+    auto p = plan::from_yaml(*text, want.plan_file, sm);
+    if (!p) return p.error();
+    pins = *p;
+    have_pins = true;
+    for (auto& name : plan::kept_whole(pins)) so.keep_replicated.push_back(name);
+  }
+
+  std::set<std::string> said;
+  for (int round = 0;; ++round) {
+    progress("choosing what to split");
+    if (have_pins && round == 0) a.sharding = sharding::place(t, so, plan::split_axes(pins));
+    else a.sharding = sharding::analyse(t, so, a.other ? &a.other->trace : nullptr);
+    if (have_pins && round == 0)
+      if (auto ok = plan::fits(pins, t, a.sharding); !ok) return ok.error();
+    a.edits = rewrite::tp_edits(t, a.sharding, sm, *a.rules);
+
+    std::vector<rewrite::Refusal> refusals = a.edits.refusals;
+    if (refusals.empty()) {
+      progress("cutting into stages");
+      pipeline::Options po;
+      po.stages = want.grid.pp;
+      a.slicer.reset();
+      if (want.grid.pp > 1) {
+        a.slicer = std::make_unique<rewrite::StageSlicer>(t, sm);
+        po.can_emit = can_emit;
+        po.can_emit_data = a.slicer.get();
+        for (auto s : a.sharding.states) po.varying.push_back(s == sharding::State::V || s == sharding::State::P);
+        if (have_pins) {
+          auto cuts = plan::cuts_of(pins, t, po);
+          if (!cuts) return cuts.error();
+          a.partition = pipeline::partition_at(t, po, *cuts);
+        } else {
+          a.partition = pipeline::partition(t, po);
+        }
+      } else {
+        a.partition = pipeline::partition(t, po);
+      }
+      if (!a.partition.error.empty()) return support::failure(a.partition.error, {}, "stages");
+      if (a.slicer)
+        if (std::string why = a.slicer->set_partition(a.partition); !why.empty()) return support::failure("the stages cannot be written: " + why, {}, "stages");
+      progress("deriving the edits");
+      a.specialized = rewrite::specialize(t, a.edits, a.slicer.get(), want.grid.pp, sm);
+      refusals = a.specialized.refusals;
+    }
+    if (refusals.empty()) break;
+    bool progress_made = false;
+    for (const auto& r : refusals) {
+      std::string message = place(sm, r.where) + ": " + r.message;
+      if (r.axis < 0) continue;
+      std::size_t before = so.keep_replicated.size();
+      give_up(a.sharding, t, r.axis, so.keep_replicated);
+      progress_made = progress_made || so.keep_replicated.size() > before;
+      if (said.insert(message).second) a.given_up.push_back(message);
+    }
+    if (!progress_made || round > 40) {
+      std::vector<support::Note> notes;
+      for (const auto& r : refusals) notes.push_back({r.where, r.message});
+      support::Diagnostic d = support::failure("the parallel source cannot be written for this grid", refusals.front().where, "generate");
+      d.notes = std::move(notes);
+      return d;
+    }
+  }
+
+  plan::Inputs pi;
+  pi.trace = &t;
+  pi.sources = &sm;
+  pi.placement = &a.sharding;
+  pi.partition = &a.partition;
+  pi.model = request.spec;
+  pi.objective = want.objective;
+  pi.device = want.device;
+  pi.grid.tp = want.grid.tp;
+  pi.grid.pp = want.grid.pp;
+  pi.grid.dp = want.grid.dp;
+  pi.grid.micro_batches = want.micro_batches > 0 ? want.micro_batches : std::max(1, want.grid.pp);
+  pi.grid.schedule = want.schedule;
+  for (const auto& r : a.edits.roles) pi.roles.push_back({r.module, r.role, r.generated_class, r.reason});
+  pi.pins = have_pins ? &pins : nullptr;
+  a.plan = plan::make(pi);
+  for (const auto& g : a.given_up) {
+    auto colon = g.find(": ");
+    a.plan.fallbacks.push_back({"", g.substr(0, colon), g.substr(colon == std::string::npos ? 0 : colon + 2)});
+  }
+  return made;
+}
+
+}  // namespace shardwright::driver

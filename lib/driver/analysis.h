@@ -1,0 +1,81 @@
+// From a MODEL to everything that plan, convert and tree show: traces, placements, stages, edits.
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "emit/package.h"
+#include "eval/run.h"
+#include "pipeline/pipeline.h"
+#include "plan/plan.h"
+#include "rewrite/specialize.h"
+#include "rules/rules.h"
+#include "sharding/sharding.h"
+
+namespace shardwright::driver {
+
+/// What the shared options of the command line say.
+struct ModelRequest {
+  std::string spec;                         ///< MODEL: file.py:Class, package.module:Class, or a job file
+  std::vector<std::string> python_path;
+  std::string args;                         ///< --args 'embed_dim=192, num_heads=(6, 12)'
+  std::string config;                       ///< --config cfg.yaml[:key.path]
+  std::vector<std::string> inputs;          ///< --input 'x=f32[1,72]'
+  std::vector<std::string> settings;        ///< --set key=value
+  std::vector<std::string> rules;           ///< --rules DIR
+  std::int64_t max_steps = 20'000'000;
+};
+
+/// A job with what its file says beyond the interpreter's keys.
+struct JobFile {
+  eval::Job job;
+  std::string path;                         ///< "" when MODEL was given directly
+  emit::Grid grid;
+  bool has_grid = false;
+  int micro_batches = 0;                    ///< 0: not stated
+  std::string schedule = "1f1b", target = "runtime", out;
+  std::string prepare;                      ///< verify.prepare, absolute
+  std::vector<std::string> reinit;
+  std::string loss;
+  bool by_path = false;                     ///< the model is a file: its neighbours may be copied
+  std::string entry_dir;                    ///< folder of that file
+};
+
+/// Reads a job file or makes a job of MODEL and the options.
+support::Expected<JobFile> load_job(const ModelRequest&, support::SourceManager&);
+
+struct PlanRequest {
+  emit::Grid grid;
+  int micro_batches = 0;
+  std::string schedule = "1f1b", objective = "split", device;
+  std::string plan_file;                    ///< --plan FILE
+};
+
+/// Called with what is being done, for a progress line.
+using Progress = std::function<void(const std::string&)>;
+
+struct Analysis {
+  JobFile file;
+  std::shared_ptr<const rules::Database> rules;
+  std::unique_ptr<eval::Traced> traced;
+  std::unique_ptr<eval::Traced> other;      ///< at another batch size; may be null
+  sharding::Result sharding;
+  pipeline::Partition partition;
+  rewrite::TpEdits edits;
+  std::unique_ptr<rewrite::StageSlicer> slicer;   ///< null at pp = 1
+  rewrite::Specialized specialized;
+  plan::Plan plan;
+  std::vector<std::string> given_up;        ///< axes that generation could not express, in words
+  std::vector<support::Diagnostic> warnings;
+};
+
+/// Traces only (tree).
+support::Expected<std::unique_ptr<Analysis>> trace_model(const ModelRequest&, support::SourceManager&, const Progress&);
+/// Traces, places, partitions and derives the edits.
+support::Expected<std::unique_ptr<Analysis>> analyse(const ModelRequest&, PlanRequest, support::SourceManager&, const Progress&);
+
+/// Where the entry module's text can only be copied: modules below the folder of an entry file given by its path.
+std::function<bool(const program::Module&)> copied_modules(const JobFile&, const support::SourceManager&);
+
+}  // namespace shardwright::driver

@@ -1,0 +1,170 @@
+#include "driver/convert.h"
+
+#include <fmt/format.h>
+#include <yaml-cpp/yaml.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+
+#include "driver/recheck.h"
+#include "driver/version.h"
+#include "support/edits.h"
+#include "support/files.h"
+
+namespace shardwright::driver {
+namespace {
+
+namespace fs = std::filesystem;
+using support::failure;
+
+/// FNV-1a, 64 bits: tells whether a file was touched since it was generated; no secret is kept by it.
+std::string content_hash(std::string_view text) {
+  std::uint64_t h = 1469598103934665603ULL;
+  for (unsigned char c : text) h = (h ^ c) * 1099511628211ULL;
+  return fmt::format("{:016x}", h);
+}
+
+using Lock = std::map<std::string, std::string>;
+
+Lock read_lock(const std::string& dir) {
+  Lock lock;
+  auto text = support::read_file(support::join_path(dir, "shardwright.lock"));
+  if (!text) return lock;
+  try {
+    for (const auto& kv : YAML::Load(*text)["files"]) lock[kv.first.as<std::string>()] = kv.second.as<std::string>();
+  } catch (const YAML::Exception&) {
+    lock.clear();  // a damaged lock: every existing file counts as changed by hand
+  }
+  return lock;
+}
+
+std::string lock_text(const std::vector<emit::File>& files) {
+  std::string out = "# What shardwright generated, so that it never overwrites what you changed. Keep it beside the code.\nversion: 1\nfiles:\n";
+  std::vector<std::pair<std::string, std::string>> rows;
+  for (const auto& f : files) rows.emplace_back(f.path, content_hash(f.text));
+  std::sort(rows.begin(), rows.end());
+  for (const auto& [path, hash] : rows) out += "  " + path + ": \"" + hash + "\"\n";
+  return out;
+}
+
+
+}  // namespace
+
+std::string snake_case(const std::string& name) {
+  std::string out;
+  for (std::size_t i = 0; i < name.size(); ++i) {
+    const bool upper = std::isupper(static_cast<unsigned char>(name[i])) != 0;
+    const bool word = i > 0 && upper && (!std::isupper(static_cast<unsigned char>(name[i - 1])) || (i + 1 < name.size() && std::islower(static_cast<unsigned char>(name[i + 1]))));
+    if (word && !out.empty() && out.back() != '_') out += '_';
+    out += static_cast<char>(std::tolower(static_cast<unsigned char>(name[i])));
+  }
+  return out;
+}
+
+support::Expected<ConvertOutcome> convert(const ConvertRequest& request, support::SourceManager& sm, const Progress& progress) {
+  ConvertOutcome out;
+  auto analysis = analyse(request.model, request.plan, sm, progress);
+  if (!analysis) return analysis.error();
+  out.analysis = std::move(*analysis);
+  Analysis& a = *out.analysis;
+  const auto& t = a.traced->trace;
+  const plan::Plan& plan = a.plan;
+
+  if (request.strict && !plan.fallbacks.empty()) {
+    support::Diagnostic d = failure(fmt::format("--strict: {} part{} of the model would stay replicated; nothing was written", plan.fallbacks.size(), plan.fallbacks.size() == 1 ? "" : "s"), {}, "fallback");
+    for (const auto& f : plan.fallbacks) d.notes.push_back({{}, f.where + ": " + f.reason});
+    return d;
+  }
+  const bool splits = std::any_of(a.sharding.axes.begin(), a.sharding.axes.end(), [](const auto& x) { return x.chosen; });
+  if (!splits && request.plan.grid.tp > 1 && request.plan.grid.pp == 1) {
+    support::Diagnostic d = failure(fmt::format("nothing in this model can be split over {} tensor-parallel ranks, and --pp is 1: there is nothing to generate", request.plan.grid.tp), {}, "fallback");
+    for (const auto& f : plan.fallbacks) d.notes.push_back({{}, f.where + ": " + f.reason});
+    return d;
+  }
+
+  std::string class_name = t.module(0).type.substr(t.module(0).type.rfind('.') + 1);
+  out.out = !request.out.empty() ? request.out : a.file.out;
+  if (out.out.empty()) return failure("no output directory: give -o DIR (or `out:` in the job file)", {}, "usage");
+  std::string absolute_out = fs::absolute(out.out).lexically_normal().string();
+  auto seen_from_out = [&](const std::string& p) { return fs::path(p).lexically_relative(absolute_out).string(); };
+
+  progress("writing the source");
+  emit::PackageInput in{*a.traced, a.file.job, a.sharding, a.partition, a.edits, a.specialized, sm, *a.traced->loader, request.name.empty() ? snake_case(class_name) : request.name,
+                        kVersion, request.model.spec, request.plan.grid, plan.grid.micro_batches, request.plan.schedule, copied_modules(a.file, sm), {}, "", {}};
+  for (const auto& p : a.file.job.python_path)
+    if (p.find("/site-packages") == std::string::npos && p.find("/dist-packages") == std::string::npos) in.search_path.push_back(seen_from_out(p));
+  if (!a.file.prepare.empty()) in.prepare = seen_from_out(a.file.prepare);
+  for (const auto& f : plan.fallbacks) in.fallbacks.push_back(f.where + ": " + f.reason);
+
+  auto package = emit::package_files(in);
+  if (!package) return package.error();
+  out.files = std::move(*package);
+
+  progress("checking what was generated");
+  auto check = recheck(a, in, out.files, request.plan.grid, sm);
+  if (!check) return check.error();
+
+  auto directory = emit::directory_files(in);
+  if (!directory) return directory.error();
+  for (auto& f : *directory) out.files.push_back(std::move(f));
+  out.files.push_back({"params.yaml", emit::params_yaml(in, check->held)});
+  a.plan.job = verify_job(a, in, absolute_out);
+  out.files.push_back({"plan.yaml", plan::to_yaml(a.plan)});
+  for (auto& f : out.files)
+    if (!f.text.empty() && f.text.back() != '\n') f.text += '\n';
+
+  // Compare with what is there.
+  Lock lock = read_lock(out.out);
+  std::vector<std::string> changed_by_hand;
+  support::Diagnostic conflict = failure("", {}, "overwrite");
+  for (const auto& f : out.files) {
+    std::string path = support::join_path(out.out, f.path);
+    std::error_code ec;
+    if (!fs::exists(path, ec)) {
+      out.written.push_back(f.path);
+      if (request.diff) out.diff += support::unified_diff("", f.text, "/dev/null", f.path);
+      continue;
+    }
+    auto old = support::read_file(path);
+    if (!old) return old.error();
+    if (*old == f.text) continue;
+    out.written.push_back(f.path);
+    if (request.diff) out.diff += support::unified_diff(*old, f.text, f.path, f.path);
+    auto known = lock.find(f.path);
+    if (known == lock.end() || known->second != content_hash(*old)) {
+      changed_by_hand.push_back(f.path);
+      conflict.notes.push_back({{}, support::unified_diff(f.text, *old, "generated/" + f.path, "yours/" + f.path)});
+    }
+  }
+  if (request.diff) return out;
+  if (!changed_by_hand.empty() && !request.force) {
+    std::string list;
+    for (const auto& c : changed_by_hand) list += (list.empty() ? "" : ", ") + c;
+    conflict.message = fmt::format("{} in {} {} changed since {} generated: {}. Nothing was written; --diff shows what would change, --force overwrites",
+                                   changed_by_hand.size() == 1 ? "a file" : std::to_string(changed_by_hand.size()) + " files", out.out,
+                                   changed_by_hand.size() == 1 ? "was" : "were", changed_by_hand.size() == 1 ? "it was" : "they were", list);
+    return conflict;
+  }
+  for (const auto& f : out.files) {
+    if (std::find(out.written.begin(), out.written.end(), f.path) == out.written.end()) continue;
+    if (auto w = support::write_file(support::join_path(out.out, f.path), f.text, f.executable); !w) return w.error();
+  }
+  // Files of an earlier run that are no longer generated go, unless somebody changed them.
+  for (const auto& [path, hash] : lock) {
+    if (std::any_of(out.files.begin(), out.files.end(), [&, p = path](const auto& f) { return f.path == p; })) continue;
+    std::string full = support::join_path(out.out, path);
+    if (auto old = support::read_file(full); old && content_hash(*old) == hash) {
+      std::error_code ec;
+      fs::remove(full, ec);
+    }
+  }
+  std::string lock_now = lock_text(out.files);
+  std::string lock_path = support::join_path(out.out, "shardwright.lock");
+  auto lock_old = support::read_file(lock_path);
+  if (!lock_old || *lock_old != lock_now)
+    if (auto w = support::write_file(lock_path, lock_now); !w) return w.error();
+  return out;
+}
+
+}  // namespace shardwright::driver

@@ -1,0 +1,29 @@
+// convert: analysis → files, checked, written. Nothing is written unless everything is right.
+#pragma once
+#include "driver/analysis.h"
+
+namespace shardwright::driver {
+
+struct ConvertRequest {
+  ModelRequest model;
+  PlanRequest plan;
+  std::string out;                          ///< directory
+  std::string name;                         ///< --name; default: snake case of the class
+  std::string target = "runtime";
+  bool diff = false, force = false, strict = false;
+};
+
+struct ConvertOutcome {
+  std::unique_ptr<Analysis> analysis;
+  std::vector<emit::File> files;            ///< all of them
+  std::vector<std::string> written;         ///< those whose content changed (or, with --diff, would change)
+  std::string diff;                         ///< --diff
+  std::string out;
+};
+
+support::Expected<ConvertOutcome> convert(const ConvertRequest&, support::SourceManager&, const Progress&);
+
+/// "VisionTransformer" → "vision_transformer".
+std::string snake_case(const std::string& name);
+
+}  // namespace shardwright::driver

@@ -1,0 +1,165 @@
+// MODEL and the options of the command line → one job. Everything goes through one YAML document, so that a job file, --set and
+// the other options have one meaning and one checker.
+#include <yaml-cpp/yaml.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "driver/analysis.h"
+#include "program/visit.h"
+#include "python/parse.h"
+#include "python/resolve.h"
+#include "support/files.h"
+
+namespace shardwright::driver {
+namespace {
+
+namespace fs = std::filesystem;
+using support::failure;
+
+bool ends_with(const std::string& s, const char* tail) {
+  std::string t(tail);
+  return s.size() >= t.size() && s.compare(s.size() - t.size(), t.size(), t) == 0;
+}
+
+/// "a=1, b=(2, 3)" → name, text.
+support::Expected<std::vector<std::pair<std::string, std::string>>> keyword_list(const std::string& text, const std::string& option, support::SourceManager& sm) {
+  program::Arena arena;
+  support::Diagnostics diags;
+  auto id = sm.add("<" + option + ">", "dict(" + text + ")");
+  auto* m = python::parse(sm, id, arena, diags);
+  std::vector<std::pair<std::string, std::string>> out;
+  if (!m->syntax_errors.empty() || m->body.size() != 1 || !m->body[0]->value || m->body[0]->value->kind != program::ExprKind::Call)
+    return failure(option + " '" + text + "': expected keyword arguments as in Python, for example 'embed_dim=192, num_heads=(6, 12)'", {}, "usage");
+  for (const auto& a : m->body[0]->value->args) {
+    if (a.keyword.empty()) return failure(option + " '" + text + "': every argument needs its name, found '" + std::string(sm.text(a.range)) + "'", {}, "usage");
+    out.emplace_back(a.keyword, std::string(sm.text(a.value->range)));
+  }
+  return out;
+}
+
+support::Expected<std::pair<std::string, std::string>> key_value(const std::string& text, const std::string& option) {
+  auto eq = text.find('=');
+  if (eq == std::string::npos || eq == 0) return failure(option + " '" + text + "': expected NAME=VALUE", {}, "usage");
+  return std::make_pair(text.substr(0, eq), text.substr(eq + 1));
+}
+
+std::string absolute(const std::string& p, const std::string& base) { return fs::path(p).is_absolute() ? p : support::normal_path(support::join_path(base, p)); }
+
+void set_path(YAML::Node node, const std::string& dotted, const YAML::Node& value) {
+  auto dot = dotted.find('.');
+  if (dot == std::string::npos) node[dotted] = value;
+  else set_path(node[dotted.substr(0, dot)], dotted.substr(dot + 1), value);
+}
+
+}  // namespace
+
+support::Expected<JobFile> load_job(const ModelRequest& request, support::SourceManager& sm) {
+  JobFile out;
+  YAML::Node node;
+  std::string base = fs::current_path().string();
+  std::string where = "<command line>";
+  const std::string& spec = request.spec;
+  if (spec.empty()) return failure("no model given: expected path/to/file.py:Class, package.module:Class or a job file", {}, "usage");
+  try {
+    if (ends_with(spec, ".yaml") || ends_with(spec, ".yml")) {
+      auto text = support::read_file(spec);
+      if (!text) return text.error();
+      out.path = fs::absolute(spec).string();
+      base = support::parent_path(out.path);
+      where = spec;
+      node = YAML::Load(*text);
+      if (!node.IsMap()) return failure(spec + ": expected a job file: a mapping with `model`, `args` or `build`, `inputs`", {}, "input");
+    } else {
+      node = YAML::Node(YAML::NodeType::Map);
+      node["model"] = spec;
+    }
+    for (const auto& s : request.settings) {
+      auto kv = key_value(s, "--set");
+      if (!kv) return kv.error();
+      set_path(node, kv->first, YAML::Load(kv->second));
+    }
+    if (!request.config.empty()) {
+      // cfg.yaml[:key.path] → constructor arguments
+      auto colon = request.config.rfind(':');
+      std::string path = request.config, key;
+      if (colon != std::string::npos && !support::is_file(path)) path = request.config.substr(0, colon), key = request.config.substr(colon + 1);
+      auto text = support::read_file(path);
+      if (!text) return text.error();
+      YAML::Node c = YAML::Load(*text);
+      while (!key.empty()) {
+        auto dot = key.find('.');
+        std::string head = key.substr(0, dot);
+        if (!c.IsMap() || !c[head]) return failure(path + ": there is no key '" + head + "' (of --config " + request.config + ")", {}, "input");
+        YAML::Node next = c[head];
+        c.reset(next);
+        key = dot == std::string::npos ? "" : key.substr(dot + 1);
+      }
+      if (!c.IsMap()) return failure(request.config + ": expected a mapping of constructor arguments", {}, "input");
+      for (const auto& kv : c)
+        if (!node["args"] || !node["args"][kv.first.as<std::string>()]) node["args"][kv.first.as<std::string>()] = kv.second;
+    }
+    if (!request.args.empty()) {
+      auto list = keyword_list(request.args, "--args", sm);
+      if (!list) return list.error();
+      for (auto& [k, v] : *list) {
+        YAML::Node text(v);
+        text.SetTag("!expr");
+        node["args"][k] = text;
+      }
+    }
+    for (const auto& s : request.inputs) {
+      auto kv = key_value(s, "--input");
+      if (!kv) return kv.error();
+      node["inputs"][kv->first] = kv->second;
+    }
+
+    // The keys that are not the interpreter's.
+    auto take_int = [&](const YAML::Node& n, const char* key, int& into) { if (n[key]) into = n[key].as<int>(), out.has_grid = true; };
+    if (YAML::Node p = node["parallel"]) {
+      take_int(p, "tp", out.grid.tp);
+      take_int(p, "pp", out.grid.pp);
+      take_int(p, "dp", out.grid.dp);
+      if (p["micro_batches"]) out.micro_batches = p["micro_batches"].as<int>();
+      if (p["schedule"]) out.schedule = p["schedule"].as<std::string>();
+    }
+    if (node["target"]) out.target = node["target"].as<std::string>();
+    if (node["out"]) out.out = absolute(node["out"].as<std::string>(), base);
+    if (YAML::Node v = node["verify"]) {
+      if (v["prepare"]) out.prepare = absolute(v["prepare"].as<std::string>(), base);
+      if (v["reinit"]) for (const auto& r : v["reinit"]) out.reinit.push_back(r.as<std::string>());
+      if (v["loss"]) out.loss = v["loss"].as<std::string>();
+    }
+    YAML::Emitter e;
+    e << node;
+    auto job = eval::parse_job(e.c_str(), out.path.empty() ? support::join_path(base, "command line") : out.path);
+    if (!job) return job.error();
+    out.job = *job;
+  } catch (const YAML::Exception& e) {
+    return failure(where + ":" + std::to_string(e.mark.line + 1) + ":" + std::to_string(e.mark.column + 1) + ": " + e.msg, {}, "input");
+  }
+  for (const auto& p : request.python_path) out.job.python_path.push_back(absolute(p, fs::current_path().string()));
+  // Installed packages: $VIRTUAL_ENV, else a .venv here.
+  python::DiskFileSystem files;
+  const char* venv = std::getenv("VIRTUAL_ENV");
+  std::string env = venv ? venv : "";
+  if (env.empty() && support::is_directory(".venv")) env = fs::absolute(".venv").string();
+  for (auto& p : python::site_packages_of(files, env, "")) out.job.python_path.push_back(p);
+
+  auto colon = out.job.model.rfind(':');
+  if (colon == std::string::npos || colon + 1 == out.job.model.size())
+    return failure("model '" + out.job.model + "': expected path/to/file.py:Class or package.module:Class", {}, "usage");
+  std::string module = out.job.model.substr(0, colon);
+  if (ends_with(module, ".py")) {
+    std::string path = absolute(module, base);
+    if (!support::is_file(path) && out.path.empty()) return failure(module + ": there is no such file", {}, "input");
+    out.by_path = true;
+    out.entry_dir = support::parent_path(path);
+    out.job.model = path + out.job.model.substr(colon);
+  } else {
+    out.job.python_path.insert(out.job.python_path.begin(), fs::current_path().string());
+  }
+  return out;
+}
+
+}  // namespace shardwright::driver

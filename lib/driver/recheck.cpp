@@ -1,0 +1,176 @@
+#include "driver/recheck.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+#include <yaml-cpp/yaml.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+
+#include "support/files.h"
+
+namespace shardwright::driver {
+namespace {
+
+namespace fs = std::filesystem;
+using support::failure;
+
+/// A folder that is removed again.
+struct TemporaryFolder {
+  fs::path path;
+  TemporaryFolder() {
+    std::string pattern = (fs::temp_directory_path() / "shardwright-XXXXXX").string();
+    if (char* made = ::mkdtemp(pattern.data())) path = made;
+  }
+  ~TemporaryFolder() {
+    std::error_code ec;
+    if (!path.empty()) fs::remove_all(path, ec);
+  }
+};
+
+std::string shape_text(const std::vector<std::int64_t>& s) {
+  std::string out = "[";
+  for (std::size_t i = 0; i < s.size(); ++i) out += (i ? ", " : "") + std::to_string(s[i]);
+  return out + "]";
+}
+
+eval::InputSpec spec_of(const model::Tensor& x, const std::vector<std::int64_t>& local) {
+  eval::InputSpec s;
+  s.dtype = x.dtype;
+  s.shape = local;
+  s.free.assign(local.size(), false);
+  return s;
+}
+
+}  // namespace
+
+support::Expected<Recheck> recheck(const Analysis& a, const emit::PackageInput& in, const std::vector<emit::File>& package, const emit::Grid& grid, support::SourceManager& sm) {
+  Recheck out;
+  TemporaryFolder folder;
+  if (folder.path.empty()) return failure("no temporary folder can be made to check the generated code in");
+  for (const auto& f : package)
+    if (auto w = support::write_file((folder.path / f.path).string(), f.text); !w) return w.error();
+
+  const auto& t = a.traced->trace;
+  std::map<std::string, model::TensorId> original;
+  for (const auto& n : model::named_tensors(t, true)) original[n.fqn] = n.ref.tensor;
+
+  for (int k = 0; k < grid.pp; ++k) {
+    eval::Job job;
+    job.model = in.name + "_parallel:build_stage";
+    job.python_path = a.file.job.python_path;
+    job.python_path.insert(job.python_path.begin(), folder.path.string());
+    job.setup = fmt::format("import shardwright.parallel\nshardwright.parallel.TP = {}\n", grid.tp);
+    job.build = fmt::format("build_stage({})", k);
+    job.train = a.file.job.train;
+    std::string receive, call;
+    if (a.slicer) {
+      auto face = a.slicer->interface(k);
+      for (std::size_t i = 0; i < face.receives.size(); ++i) {
+        const auto& x = t.tensor(face.receives[i]);
+        std::string name = fmt::format("received{}", i);
+        job.inputs.emplace_back(name, spec_of(x, a.sharding.local_shape(t, x.id)));
+        receive += name + ", ";
+      }
+      for (const auto& want : face.needs_inputs)
+        for (const auto& given : a.file.job.inputs)
+          if (given.first == want) {
+            job.inputs.push_back(given);
+            call += want + "=" + want + ", ";
+          }
+      job.call = k == 0 ? fmt::format("model({})", call) : fmt::format("(model.set_input_tensor(({})), model({}))[1]", receive, call);
+      if (k == 0) job.inputs = a.file.job.inputs, job.call = "", job.keyword = a.file.job.keyword;
+    } else {
+      job.inputs = a.file.job.inputs;
+      job.call = a.file.job.call;
+      job.keyword = a.file.job.keyword;
+    }
+    auto traced = eval::trace(job, {}, sm);
+    if (!traced) {
+      support::Diagnostic d = traced.error();
+      d.message = fmt::format("the generated stage {} does not run on abstract tensors: {} (a fault of the generator: nothing was written)", k, d.message);
+      if (const char* keep = std::getenv("SHARDWRIGHT_KEEP_FAILED")) {
+        std::error_code ec;
+        fs::copy(folder.path, keep, fs::copy_options::recursive | fs::copy_options::overwrite_existing, ec);
+      }
+      return d;
+    }
+    const auto& s = (*traced)->trace;
+    std::vector<std::string> names;
+    for (const auto& n : model::named_tensors(s, true)) {
+      names.push_back(n.fqn);
+      auto o = original.find(n.fqn);
+      if (o == original.end()) return failure(fmt::format("generated stage {} has a parameter {} that the original has not (a fault of the generator: nothing was written)", k, n.fqn), {}, "internal");
+      auto want = a.sharding.local_shape(t, o->second);
+      if (s.tensor(n.ref.tensor).shape != want)
+        return failure(fmt::format("generated stage {}: {} has local shape {}, the plan says {} (a fault of the generator: nothing was written)", k, n.fqn,
+                                   shape_text(s.tensor(n.ref.tensor).shape), shape_text(want)), {}, "internal");
+    }
+    // What it returns must be what the next stage receives (or the model's own output).
+    std::vector<model::TensorId> returns;
+    if (a.slicer && k + 1 < grid.pp) returns = a.slicer->interface(k).returns;
+    else returns = model::tensors_of(t.output);
+    auto got = model::tensors_of(s.output);
+    if (got.size() != returns.size())
+      return failure(fmt::format("generated stage {} returns {} tensors, the plan says {} (a fault of the generator: nothing was written)", k, got.size(), returns.size()), {}, "internal");
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      auto want = a.sharding.local_shape(t, returns[i]);
+      if (s.tensor(got[i]).shape != want)
+        return failure(fmt::format("generated stage {}: returned tensor {} has shape {}, the plan says {} (a fault of the generator: nothing was written)", k, i,
+                                   shape_text(s.tensor(got[i]).shape), shape_text(want)), {}, "internal");
+    }
+    out.held.push_back(std::move(names));
+  }
+  // Nothing of the original may be lost.
+  for (const auto& [name, id] : original) {
+    bool found = false;
+    for (const auto& [other, same] : original)
+      if (same == id)
+        for (const auto& held : out.held) found = found || std::find(held.begin(), held.end(), other) != held.end();
+    if (!found) return failure(fmt::format("parameter {} of the original is in no generated stage (a fault of the generator: nothing was written)", name), {}, "internal");
+  }
+  return out;
+}
+
+std::string verify_job(const Analysis& a, const emit::PackageInput& in, const std::string& out_dir) {
+  const auto& j = a.file.job;
+  auto relative = [&](const std::string& p) { return fs::path(p).lexically_relative(out_dir).string(); };
+  YAML::Emitter e;
+  e << YAML::BeginMap;
+  auto colon = j.model.rfind(':');
+  std::string model = j.model;
+  if (a.file.by_path) model = relative(j.model.substr(0, colon)) + j.model.substr(colon);
+  e << YAML::Key << "model" << YAML::Value << model;
+  e << YAML::Key << "python_path" << YAML::Value << YAML::Flow << in.search_path;
+  if (!j.imports.empty()) {
+    e << YAML::Key << "imports" << YAML::Value << YAML::BeginMap;
+    for (const auto& [k, v] : j.imports) e << YAML::Key << k << YAML::Value << v;
+    e << YAML::EndMap;
+  }
+  if (!j.setup.empty()) e << YAML::Key << "setup" << YAML::Value << YAML::Literal << j.setup;
+  if (!j.build.empty()) e << YAML::Key << "build" << YAML::Value << j.build;
+  if (!j.args.empty()) {
+    std::string build = j.model.substr(colon + 1) + "(";
+    for (std::size_t i = 0; i < j.args.size(); ++i) build += (i ? ", " : "") + j.args[i].first + "=" + j.args[i].second;
+    if (j.build.empty()) e << YAML::Key << "build" << YAML::Value << build + ")";
+  }
+  e << YAML::Key << "inputs" << YAML::Value << YAML::BeginMap;
+  for (const auto& [name, spec] : j.inputs) e << YAML::Key << name << YAML::Value << YAML::DoubleQuoted << emit::input_text(spec);
+  e << YAML::EndMap;
+  if (!j.call.empty()) e << YAML::Key << "call" << YAML::Value << j.call;
+  if (j.keyword) e << YAML::Key << "keyword" << YAML::Value << true;
+  e << YAML::Key << "mode" << YAML::Value << (j.train ? "train" : "eval");
+  e << YAML::Key << "seed" << YAML::Value << j.seed;
+  if (!in.prepare.empty() || !a.file.reinit.empty() || !a.file.loss.empty()) {
+    e << YAML::Key << "verify" << YAML::Value << YAML::BeginMap;
+    if (!in.prepare.empty()) e << YAML::Key << "prepare" << YAML::Value << in.prepare;
+    if (!a.file.reinit.empty()) e << YAML::Key << "reinit" << YAML::Value << YAML::Flow << a.file.reinit;
+    if (!a.file.loss.empty()) e << YAML::Key << "loss" << YAML::Value << a.file.loss;
+    e << YAML::EndMap;
+  }
+  e << YAML::EndMap;
+  return e.c_str();
+}
+
+}  // namespace shardwright::driver

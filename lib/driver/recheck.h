@@ -1,0 +1,21 @@
+// The generated package analysed again before anything is written: every stage is built and run on abstract tensors with
+// local sizes. It must build, hold exactly the parameters that the plan gives it in their local shapes, and its boundary
+// tensors must fit the next stage's.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "driver/analysis.h"
+
+namespace shardwright::driver {
+
+struct Recheck {
+  std::vector<std::vector<std::string>> held;   ///< by stage: names of parameters and buffers
+};
+
+support::Expected<Recheck> recheck(const Analysis&, const emit::PackageInput&, const std::vector<emit::File>& package, const emit::Grid&, support::SourceManager&);
+
+/// The `job` text of plan.yaml: what `verify` needs to run the original, with paths as seen from the output directory.
+std::string verify_job(const Analysis&, const emit::PackageInput&, const std::string& out_dir);
+
+}  // namespace shardwright::driver

@@ -1,0 +1,74 @@
+#include "cli.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+namespace shardwright::cli {
+
+namespace {
+bool progress_shown = false;
+bool use_color(const Common& c) { return c.color == "always" || (c.color == "auto" && ::isatty(2) && !std::getenv("NO_COLOR")); }
+}  // namespace
+
+void add_output_options(CLI::App& app, Common& c) {
+  app.add_flag("--json", c.json, "results as JSON on standard output");
+  app.add_flag("-q,--quiet", c.quiet, "errors only");
+  app.add_flag("-v,--verbose", c.verbose, "more detail");
+  app.add_flag("--stats", c.stats, "times and sizes of the analysis on standard error");
+  app.add_flag("--no-cache", c.no_cache, "do not read or write caches");
+  app.add_option("--color", c.color, "auto, always or never")->check(CLI::IsMember({"auto", "always", "never"}));
+}
+
+void add_model_options(CLI::App& app, Common& c) {
+  app.add_option("MODEL", c.model.spec, "path/to/file.py:Class, package.module:Class, or a job file (.yaml)")->required();
+  app.add_option("--python-path", c.model.python_path, "folder to import from (repeatable)")->take_all();
+  app.add_option("--args", c.model.args, "constructor arguments, as in Python: 'embed_dim=192, num_heads=(6, 12)'");
+  app.add_option("--config", c.model.config, "constructor arguments from a YAML file: cfg.yaml[:key.path]");
+  app.add_option("--input", c.model.inputs, "an input of forward: 'x=f32[1,72,64]' (repeatable)")->take_all();
+  app.add_option("--set", c.model.settings, "key=value of the job file (repeatable)")->take_all();
+  app.add_option("--rules", c.model.rules, "folder of further rules (repeatable)")->take_all();
+  app.add_option("--max-steps", c.model.max_steps, "statements to run before giving up");
+  add_output_options(app, c);
+}
+
+driver::Progress progress(const Common& c) {
+  const bool show = !c.quiet && ::isatty(2);
+  return [show](const std::string& what) {
+    if (!show) return;
+    std::fprintf(stderr, "\r\033[K%s…", what.c_str());
+    std::fflush(stderr);
+    progress_shown = true;
+  };
+}
+
+void end_progress() {
+  if (progress_shown) std::fprintf(stderr, "\r\033[K");
+  progress_shown = false;
+}
+
+void warn(const support::Diagnostic& d, const support::SourceManager& sm, const Common& c) {
+  if (c.quiet && d.severity != support::Severity::Error) return;
+  end_progress();
+  std::fprintf(stderr, "%s\n", support::render(d, sm, use_color(c)).c_str());
+}
+
+int report(const support::Diagnostic& d, const support::SourceManager& sm, const Common& c) {
+  end_progress();
+  warn(d, sm, c);
+  if (c.json) {
+    nlohmann::json j{{"error", d.message}, {"code", d.code}};
+    if (d.range.valid()) {
+      auto p = sm.position(d.range.file, d.range.begin);
+      j["file"] = sm.file(d.range.file).path;
+      j["line"] = p.line;
+      j["column"] = p.column;
+    }
+    for (const auto& n : d.notes) j["notes"].push_back(n.message);
+    std::printf("%s\n", j.dump(2).c_str());
+  }
+  return d.code == "internal" ? kInternal : kBadInput;
+}
+
+}  // namespace shardwright::cli

@@ -75,6 +75,7 @@ class Lowering {
   Expr* call(TSNode node);
   Expr* unary(TSNode node);
   Expr* binary(TSNode node);
+  Expr* regroup_and_xor(Expr* e);
   Expr* bool_op(TSNode node);
   Expr* compare(TSNode node);
   Expr* conditional(TSNode node);

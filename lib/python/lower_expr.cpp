@@ -91,6 +91,7 @@ program::Expr* Lowering::opaque(TSNode node) {
 program::Expr* Lowering::leaf(ExprKind kind, TSNode node) {
   Expr* e = make(kind, node);
   e->text = text(node);
+  if (e->text == "async" || e->text == "await") syntax_error(e->range, "'" + e->text + "' is a keyword");  // names in Python 2 only
   return e;
 }
 
@@ -242,7 +243,46 @@ program::Expr* Lowering::binary(TSNode node) {
   if (!ts_node_is_null(op)) e->text = text(op);
   e->kids.push_back(expr(c.field(ts::field_left)));
   e->kids.push_back(expr(c.field(ts::field_right)));
-  return e;
+  return e->text == "&" ? regroup_and_xor(e) : e;
+}
+
+// In the grammar ^ binds tighter than &; in Python it is the other way round. Operands and operators of such a chain are laid out in
+// their order and grouped again.
+program::Expr* Lowering::regroup_and_xor(Expr* e) {
+  const auto open = [](const Expr* k, std::string_view op) { return k->kind == ExprKind::Binary && k->text == op && k->outer == k->range; };
+  if (!open(e->kids[0], "^") && !open(e->kids[1], "^")) return e;
+  std::vector<Expr*> operands, nodes;
+  std::vector<char> ops;
+  const auto flatten = [&](const auto& self, Expr* k) -> void {
+    if (k != e && !open(k, "^") && !open(k, "&")) {
+      operands.push_back(k);
+      return;
+    }
+    self(self, k->kids[0]);
+    ops.push_back(k->text[0]);
+    nodes.push_back(k);
+    self(self, k->kids[1]);
+  };
+  flatten(flatten, e);
+  std::size_t node = 0;
+  const auto join = [&](Expr* left, char op, Expr* right) {
+    Expr* b = nodes[node++];
+    b->text = op;
+    b->kids = {left, right};
+    b->range = b->outer = Range{source_.id, left->outer.begin, right->outer.end};
+    return b;
+  };
+  Expr* sum = nullptr;
+  Expr* product = operands[0];
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    if (ops[i] == '&') {
+      product = join(product, '&', operands[i + 1]);
+    } else {
+      sum = sum ? join(sum, '^', product) : product;
+      product = operands[i + 1];
+    }
+  }
+  return sum ? join(sum, '^', product) : product;
 }
 
 program::Expr* Lowering::bool_op(TSNode node) {
@@ -416,6 +456,7 @@ program::Expr* Lowering::string(TSNode node) {
   const Children c(*this, node);
   if (c.size() == 0) return opaque(node);
   const StringPrefix prefix = string_prefix(text(c[0].node));
+  if (text(c[0].node).back() == '`') syntax_error(range(node), "backquotes are Python 2");  // the scanner takes them for strings
   if (prefix.format) {
     Expr* e = make(ExprKind::FString, node);
     string_parts(node, e);

@@ -471,6 +471,7 @@ void Lowering::match_statement(TSNode node, std::vector<Stmt*>& out) {
     s->range.end = m.range.end;
     s->cases.push_back(std::move(m));
   }
+  if (s->cases.empty()) syntax_error(s->range, "expected an indented 'case' after 'match'");
 }
 
 void Lowering::decorated(TSNode node, std::vector<Stmt*>& out) {

@@ -193,7 +193,7 @@ Expected<Node> parse(const SourceManager& sources, FileId file) {
 
 std::optional<std::string> nearest(std::string_view word, const std::vector<std::string>& valid) {
   std::optional<std::string> best;
-  std::size_t best_distance = std::max<std::size_t>(1, word.size() / 3) + 1;
+  std::size_t best_distance = (word.size() <= 3 ? 1 : std::max<std::size_t>(2, word.size() / 3)) + 1;
   for (const std::string& v : valid) {
     std::vector<std::size_t> row(v.size() + 1);
     for (std::size_t j = 0; j <= v.size(); ++j) row[j] = j;

@@ -62,7 +62,7 @@ class Node {
 /// refers to itself; with line and column. An empty document is Null.
 Expected<Node> parse(const SourceManager& sources, FileId file);
 
-/// The nearest of `valid` to `word` (Levenshtein, at most a third of its length away), or nothing.
+/// The nearest of `valid` to `word` (Levenshtein, close enough to be a slip of the pen), or nothing.
 std::optional<std::string> nearest(std::string_view word, const std::vector<std::string>& valid);
 
 /// Reads one mapping strictly. The first error is kept and returned by finish(); until then reading goes on with defaults.

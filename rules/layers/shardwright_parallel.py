@@ -1,0 +1,293 @@
+# The runtime's layers as the abstract interpreter sees them: sizes on one of TP ranks, collectives as what they do to shapes.
+# Used when generated code is analysed again; runtime/python/shardwright/parallel is the real thing, and its names are these.
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+TP = 1  # set by the job that analyses
+
+
+def tp_size():
+    return TP
+
+
+def tp_rank():
+    return 0
+
+
+def _local(size, what="dimension"):
+    if size % TP != 0:
+        raise ValueError(f"{what} of size {size} cannot be divided over {TP} ranks")
+    return size // TP
+
+
+def copy_to_tensor_model_parallel_region(x):
+    return x
+
+
+def reduce_from_tensor_model_parallel_region(x):
+    return x
+
+
+def gather_from_tensor_model_parallel_region(x, dim=-1, sizes=None):
+    return torch.cat([x] * TP, dim=dim) if TP > 1 else x
+
+
+def scatter_to_tensor_model_parallel_region(x, dim=-1, sizes=None):
+    return local_slice(x, dim)
+
+
+def local_slice(x, dim, factors=None, sizes=None):
+    return x.narrow(dim, 0, _local(x.shape[dim])) if TP > 1 else x
+
+
+def local_sizes(sizes, dim):
+    out = list(sizes)
+    out[dim] = _local(out[dim])
+    return tuple(out)
+
+
+def row_parallel(function, x, weight, bias=None, *args, **kwargs):
+    return function(x, weight, bias, *args, **kwargs)
+
+
+def sharded_random(function, *args, **kwargs):
+    return function(*args, **kwargs)
+
+
+def sum_gradients_over_tp(target):
+    return target
+
+
+def rebind(callee, cls):
+    import functools
+    if isinstance(callee, functools.partial):
+        return functools.partial(cls, *callee.args, **callee.keywords)
+    return cls
+
+
+def shard_parameter(tensor, dim, factors=None, segments=None):
+    if TP == 1:
+        return tensor
+    local = tensor.narrow(dim, 0, _local(tensor.shape[dim]))
+    return nn.Parameter(local) if isinstance(tensor, nn.Parameter) else local
+
+
+def shard_module(module, **parameters):
+    for name, how in parameters.items():
+        owner = module
+        path = name.replace("__", ".").split(".")
+        for step in path[:-1]:
+            owner = getattr(owner, step)
+        tensor = getattr(owner, path[-1], None)
+        if tensor is None or TP == 1:
+            continue
+        dim = how if isinstance(how, int) else how["dim"] if isinstance(how, dict) else how[0]
+        dim = dim % tensor.dim()
+        full = tensor.shape[dim]
+        setattr(owner, path[-1], shard_parameter(tensor, dim))
+        _fix_sizes(owner, path[-1], dim, full)
+    return module
+
+
+def _fix_sizes(module, name, dim, full):
+    if name == "weight" and isinstance(module, (nn.LayerNorm, nn.RMSNorm)):
+        shape = list(module.normalized_shape)
+        shape[dim] = full // TP
+        module.normalized_shape = tuple(shape)
+    elif name == "weight" and getattr(module, "groups", 1) > 1 and dim == 0:
+        module.groups = module.groups // TP
+        module.in_channels, module.out_channels = module.in_channels // TP, module.out_channels // TP
+    elif name == "weight" and isinstance(module, nn.GroupNorm):
+        module.num_channels, module.num_groups = full // TP, module.num_groups // TP
+
+
+class Absent(nn.Module):
+    def __init__(self, *args, **kwargs):
+        super().__init__()
+
+    def forward(self, *args, **kwargs):
+        return args[0] if args else None
+
+
+def drop_unused(module, keep_prefixes):
+    keep = list(keep_prefixes)
+
+    def inside(name):
+        for k in keep:
+            if k == "" or name == k or name.startswith(k + "."):
+                return True
+        return False
+
+    def leads_to(name):
+        for k in keep:
+            if k.startswith(name + "."):
+                return True
+        return False
+
+    def visit(owner, prefix):
+        for name in [n for n, _ in owner.named_parameters(recurse=False)] + [n for n, _ in owner.named_buffers(recurse=False)]:
+            if not inside(prefix + name):
+                setattr(owner, name, None)
+        for name, child in list(owner.named_children()):
+            if inside(prefix + name):
+                continue
+            if leads_to(prefix + name):
+                visit(child, prefix + name + ".")
+            else:
+                setattr(owner, name, Absent())
+
+    visit(module, "")
+    return module
+
+
+class ColumnParallelLinear(nn.Module):
+    def __init__(self, in_features, out_features, bias=True, *, stride=1, segments=None, gather_output=False, disable_grad_reduce=False,
+                 return_bias=True, config=None, init_method=None, device=None, dtype=None):
+        super().__init__()
+        self.in_features, self.out_features = in_features, out_features
+        self.gather_output, self.return_bias = gather_output, return_bias
+        self.weight = nn.Parameter(torch.empty(_local(out_features, "out_features"), in_features))
+        if bias:
+            self.bias = nn.Parameter(torch.empty(_local(out_features)))
+        else:
+            self.register_parameter("bias", None)
+
+    def forward(self, x):
+        y = F.linear(x, self.weight, self.bias)
+        if self.gather_output:
+            y = gather_from_tensor_model_parallel_region(y)
+        return (y, None) if self.return_bias else y
+
+
+class RowParallelLinear(nn.Module):
+    def __init__(self, in_features, out_features, bias=True, *, input_is_parallel=True, stride=1, segments=None, skip_bias_add=False,
+                 return_bias=True, config=None, init_method=None, device=None, dtype=None):
+        super().__init__()
+        self.in_features, self.out_features = in_features, out_features
+        self.input_is_parallel, self.return_bias = input_is_parallel, return_bias
+        self.weight = nn.Parameter(torch.empty(out_features, _local(in_features, "in_features")))
+        if bias:
+            self.bias = nn.Parameter(torch.empty(out_features))
+        else:
+            self.register_parameter("bias", None)
+
+    def forward(self, x):
+        if not self.input_is_parallel:
+            x = local_slice(x, -1)
+        y = F.linear(x, self.weight, self.bias)
+        return (y, None) if self.return_bias else y
+
+
+class VocabParallelEmbedding(nn.Module):
+    def __init__(self, num_embeddings, embedding_dim, padding_idx=None, **kwargs):
+        super().__init__()
+        self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
+        self.weight = nn.Parameter(torch.empty(_local(num_embeddings, "num_embeddings"), embedding_dim))
+
+    def forward(self, ids):
+        return F.embedding(ids, self.weight)
+
+
+class ParallelMultiheadAttention(nn.Module):
+    def __init__(self, embed_dim, num_heads, dropout=0.0, bias=True, add_bias_kv=False, add_zero_attn=False, kdim=None, vdim=None,
+                 batch_first=False, device=None, dtype=None, **kwargs):
+        super().__init__()
+        self.embed_dim, self.num_heads, self.batch_first = embed_dim, num_heads, batch_first
+        self.head_dim = embed_dim // num_heads
+        self.kdim = kdim if kdim is not None else embed_dim
+        self.vdim = vdim if vdim is not None else embed_dim
+        self._qkv_same_embed_dim = self.kdim == embed_dim and self.vdim == embed_dim
+        _local(num_heads, "num_heads")
+        local = _local(embed_dim)
+        if self._qkv_same_embed_dim:
+            self.in_proj_weight = nn.Parameter(torch.empty(3 * local, embed_dim))
+            self.register_parameter("q_proj_weight", None)
+            self.register_parameter("k_proj_weight", None)
+            self.register_parameter("v_proj_weight", None)
+        else:
+            self.q_proj_weight = nn.Parameter(torch.empty(local, embed_dim))
+            self.k_proj_weight = nn.Parameter(torch.empty(local, self.kdim))
+            self.v_proj_weight = nn.Parameter(torch.empty(local, self.vdim))
+            self.register_parameter("in_proj_weight", None)
+        if bias:
+            self.in_proj_bias = nn.Parameter(torch.empty(3 * local))
+        else:
+            self.register_parameter("in_proj_bias", None)
+        self.out_proj = RowParallelLinear(embed_dim, embed_dim, bias=bias, return_bias=False)
+
+    def forward(self, query, key, value, key_padding_mask=None, need_weights=True, attn_mask=None, average_attn_weights=True, is_causal=False):
+        local = _local(self.embed_dim)
+        if self._qkv_same_embed_dim:
+            wq, wk, wv = self.in_proj_weight.chunk(3)
+        else:
+            wq, wk, wv = self.q_proj_weight, self.k_proj_weight, self.v_proj_weight
+        bq = self.in_proj_bias[:local] if self.in_proj_bias is not None else None
+        q, k, v = F.linear(query, wq, bq), F.linear(key, wk, bq), F.linear(value, wv, bq)
+        batched = query.dim() == 3
+        if not batched:
+            q, k, v = q.unsqueeze(0), k.unsqueeze(0), v.unsqueeze(0)
+        elif not self.batch_first:
+            q, k, v = q.transpose(0, 1), k.transpose(0, 1), v.transpose(0, 1)
+        b, n, m = q.shape[0], q.shape[1], k.shape[1]
+        heads = _local(self.num_heads)
+        q = q.reshape(b, n, heads, self.head_dim).transpose(1, 2)
+        k = k.reshape(b, m, heads, self.head_dim).transpose(1, 2)
+        v = v.reshape(b, m, heads, self.head_dim).transpose(1, 2)
+        weights = (q @ k.transpose(-2, -1)).softmax(-1)
+        y = self.out_proj((weights @ v).transpose(1, 2).reshape(b, n, local))
+        if not batched:
+            y = y.squeeze(0)
+        elif not self.batch_first:
+            y = y.transpose(0, 1)
+        if not need_weights:
+            return y, None
+        weights = weights.mean(1) if average_attn_weights else gather_from_tensor_model_parallel_region(weights, 1)
+        return y, weights if batched else weights.squeeze(0)
+
+
+class ShardedDropout(nn.Module):
+    def __init__(self, p=0.5, inplace=False, dim=None, sizes=None):
+        super().__init__()
+        self.p = p
+
+    def forward(self, x):
+        return F.dropout(x, self.p, self.training)
+
+
+def _parallel_convolution(base, kind):
+    class ParallelConvolution(base):
+        def __init__(self, in_channels, out_channels, *args, gather_output=False, input_is_parallel=True, disable_grad_reduce=False,
+                     return_bias=True, config=None, shard_stride=1, **kwargs):
+            self.gather_output, self.return_bias, self.input_is_parallel = gather_output, return_bias, input_is_parallel
+            if kind == "group":
+                if len(args) > 4:
+                    args = args[:4] + (_local(args[4], "groups"),) + args[5:]
+                else:
+                    kwargs["groups"] = _local(kwargs["groups"], "groups")
+            local_in = in_channels if kind == "column" else _local(in_channels, "in_channels")
+            local_out = out_channels if kind == "row" else _local(out_channels, "out_channels")
+            super().__init__(local_in, local_out, *args, **kwargs)
+
+        def forward(self, x, *args, **kwargs):
+            y = super().forward(x, *args, **kwargs)
+            return (y, None) if self.return_bias else y
+
+    return ParallelConvolution
+
+
+ColumnParallelConv1d = _parallel_convolution(nn.Conv1d, "column")
+ColumnParallelConv2d = _parallel_convolution(nn.Conv2d, "column")
+ColumnParallelConv3d = _parallel_convolution(nn.Conv3d, "column")
+ColumnParallelConvTranspose1d = _parallel_convolution(nn.ConvTranspose1d, "column")
+ColumnParallelConvTranspose2d = _parallel_convolution(nn.ConvTranspose2d, "column")
+ColumnParallelConvTranspose3d = _parallel_convolution(nn.ConvTranspose3d, "column")
+RowParallelConv1d = _parallel_convolution(nn.Conv1d, "row")
+RowParallelConv2d = _parallel_convolution(nn.Conv2d, "row")
+RowParallelConv3d = _parallel_convolution(nn.Conv3d, "row")
+RowParallelConvTranspose1d = _parallel_convolution(nn.ConvTranspose1d, "row")
+RowParallelConvTranspose2d = _parallel_convolution(nn.ConvTranspose2d, "row")
+RowParallelConvTranspose3d = _parallel_convolution(nn.ConvTranspose3d, "row")
+GroupParallelConv1d = DepthwiseParallelConv1d = _parallel_convolution(nn.Conv1d, "group")
+GroupParallelConv2d = DepthwiseParallelConv2d = _parallel_convolution(nn.Conv2d, "group")
+GroupParallelConv3d = DepthwiseParallelConv3d = _parallel_convolution(nn.Conv3d, "group")

@@ -7,6 +7,7 @@
 
 #include "cli.h"
 #include "plan_options.h"
+#include "report/html.h"
 #include "support/files.h"
 
 namespace shardwright::cli {
@@ -77,6 +78,11 @@ int run(Options& o, const CLI::App& app) {
   for (const auto& w : (*a)->plan.warnings) warn({support::Severity::Warning, "plan", {}, w, {}, {}}, sm, o);
   if (!o.out.empty())
     if (auto w = support::write_file(o.out, plan::to_yaml((*a)->plan)); !w) return cli::report(w.error(), sm, o);
+  if (!o.report.empty()) {
+    report::TreeOptions options{(*a)->rules.get(), &(*a)->sharding, &(*a)->partition};
+    auto html = report::html((*a)->plan, report::tree((*a)->traced->trace, sm, options));
+    if (auto w = support::write_file(o.report, html); !w) return cli::report(w.error(), sm, o);
+  }
   if (o.json) fmt::print("{}\n", plan::to_json((*a)->plan).dump(2));
   else if (!o.quiet) print((*a)->plan, o.explain);
   return kDone;
@@ -90,6 +96,7 @@ Run add_plan(CLI::App& app) {
   add_model_options(*c, *o);
   add_plan_options(*c, o->plan);
   c->add_option("-o,--out", o->out, "write plan.yaml");
+  c->add_option("--report", o->report, "write a report with pictures: out.html");
   c->add_flag("--explain", o->explain, "why, for every choice");
   return [o, c] { return run(*o, *c); };
 }

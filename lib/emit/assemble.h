@@ -40,7 +40,7 @@ class Assembler {
  private:
   struct Piece { std::uint32_t order = 0; std::string text; };
   struct Unit {
-    std::string path;                        ///< "timm/layers/mlp.py"
+    std::string path;                        ///< "models/layers/mlp.py"
     const program::Module* origin = nullptr;
     std::map<std::string, Piece> pieces;     ///< by name
     std::set<std::string> absolute, runtime, plain, future;

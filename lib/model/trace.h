@@ -232,7 +232,7 @@ struct Module {
   ModuleId parent = -1;                  ///< first registration; -1 for the root and for modules never registered
   std::string attr;                      ///< name in the parent
   std::string fqn;                       ///< first registration: "layer1.blocks.0.attn"; "" for the root
-  std::string type;                      ///< qualified class: "timm.layers.mlp.Mlp", "torch.nn.Linear"
+  std::string type;                      ///< qualified class: "package.layers.mlp.Mlp", "torch.nn.Linear"
   const program::ClassDef* class_def = nullptr;
   bool builtin = false;                  ///< class of rules/layers
   std::vector<const program::ClassDef*> mro;  ///< user classes (with source) of its MRO, its own first; built-in ones left out

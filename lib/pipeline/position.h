@@ -8,7 +8,7 @@
 
 namespace shardwright::pipeline {
 
-/// "after layer1.blocks.3 (pangu.py:141)", "in blocks.2.attn, after ln (model.py:30)", "before `x = self.norm(x)` (model.py:51)".
+/// "after layer1.blocks.3 (model.py:141)", "in blocks.2.attn, after ln (model.py:30)", "before `x = self.norm(x)` (model.py:51)".
 std::string describe(const model::Trace&, const support::SourceManager&, const Cut&);
 
 /// The frame path in a form that does not change with comments, blank lines or other edits elsewhere, outermost first: one

@@ -57,7 +57,7 @@ struct Crossing {
 };
 
 struct Cut {
-  std::string at;                       ///< in words: "after layer1.blocks.3 (pangu.py:141)"
+  std::string at;                       ///< in words: "after layer1.blocks.3 (model.py:141)"
   std::vector<std::string> key;         ///< pipeline::key_of
   By by = By::Auto;
   std::vector<Crossing> sends;

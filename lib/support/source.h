@@ -31,7 +31,7 @@ struct Position {
 struct SourceFile {
   FileId id = -1;
   std::string path;    ///< as shown to people
-  std::string module;  ///< dotted module name where known ("timm.layers.mlp"), else ""
+  std::string module;  ///< dotted module name where known ("package.layers.mlp"), else ""
   std::string text;
   std::vector<std::uint32_t> line_starts;
 };

@@ -1,0 +1,58 @@
+// What must change where so that every rank computes its slice: the parts in order. docs/generation.md §1.
+#include "rewrite/tp_context.h"
+
+namespace shardwright::rewrite {
+
+namespace {
+
+/// One entry per operand that reads a converted tensor.
+std::vector<tp::Need> needs_of(const sharding::Result& result) {
+  std::vector<tp::Need> needs;
+  for (const auto& c : result.conversions) {
+    needs.push_back({c, false});
+    needs.back().c.also.clear();
+    for (const auto& [op, operand] : c.also) {
+      tp::Need n = needs.back();
+      n.c.op = op;
+      n.c.operand = operand;
+      needs.push_back(n);
+    }
+  }
+  return needs;
+}
+
+/// A created tensor whose values are all alike is created at its local size when a size expression in the source sets it.
+void resize_fills(tp::Context& ctx, std::vector<tp::Need>& needs) {
+  for (auto& n : needs) {
+    if (n.c.kind != sharding::Conversion::Slice || !n.c.on_output || !n.c.fill) continue;
+    const auto& op = ctx.trace.op(n.c.op);
+    bool sized = false;
+    for (const auto& a : op.size_args) {
+      bool covers = (a.role == model::SizeArg::Dim && a.dim == n.c.dim) ||
+                    (a.role == model::SizeArg::Shape && a.dim <= n.c.dim && n.c.dim < a.dim + static_cast<int>(a.values.size()));
+      sized = sized || (covers && a.expr && ctx.editable(op.frame, a.expr));
+    }
+    if (sized) n.done = true;
+    else n.c.fill = false;   // sliced like any other
+  }
+}
+
+}  // namespace
+
+TpEdits tp_edits(const model::Trace& trace, const sharding::Result& result, const support::SourceManager& sources, const rules::Database& rules) {
+  tp::Context ctx(trace, result, sources, rules);
+  if (result.tp <= 1) return {};
+  auto needs = needs_of(result);
+  tp::Layers layers(ctx);
+  layers.perform(needs);
+  resize_fills(ctx, needs);
+  tp::share_copies(ctx, layers, needs);
+  layers.settle(needs);
+  layers.emit();
+  tp::emit_sizes(ctx, layers, needs);
+  tp::emit_conversions(ctx, layers, needs);
+  ctx.finish();
+  return std::move(ctx.out);
+}
+
+}  // namespace shardwright::rewrite

@@ -1,0 +1,516 @@
+// Which layers become parallel layers, and what they do by themselves.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include "rewrite/tp_context.h"
+
+namespace shardwright::rewrite::tp {
+
+namespace {
+
+std::string base_name(const std::string& qualified) {
+  auto dot = qualified.rfind('.');
+  return dot == std::string::npos ? qualified : qualified.substr(dot + 1);
+}
+
+/// "parallel_multihead_attention" → "ParallelMultiheadAttention"
+std::string camel(const std::string& snake) {
+  std::string r;
+  bool up = true;
+  for (char c : snake) {
+    if (c == '_') {
+      up = true;
+      continue;
+    }
+    r += up ? static_cast<char>(std::toupper(static_cast<unsigned char>(c))) : c;
+    up = false;
+  }
+  return r;
+}
+
+std::vector<std::string> words(const std::string& s) {
+  std::istringstream in(s);
+  std::vector<std::string> r;
+  for (std::string w; in >> w;) r.push_back(w);
+  return r;
+}
+
+const Binding* ctor_arg(const model::Module& m, const std::string& name) {
+  for (const auto& [n, b] : m.ctor_args)
+    if (n == name) return &b;
+  return nullptr;
+}
+
+/// Plain dropout draws one number an element, so a stream per rank is all that a sharded input needs.
+bool is_plain_dropout(const std::string& type) { return base_name(type) == "Dropout"; }
+
+}  // namespace
+
+Layers::Layers(Context& c) : ctx_(c), plans_(c.trace.modules.size()), carriers_(c.trace.modules.size()) {
+  summed_.insert(c.result.grad_summed.begin(), c.result.grad_summed.end());
+  for (const auto& m : c.trace.modules) {
+    plans_[static_cast<std::size_t>(m.id)].module = m.id;
+    for (const auto& p : m.params)
+      if (c.axis_of(p.tensor) >= 0) carriers_[static_cast<std::size_t>(m.id)].push_back(&p);
+    if (m.construct_call) together_[{m.construct_frame, m.construct_call}].push_back(m.id);
+  }
+}
+
+const std::vector<ModuleId>& Layers::together(ModuleId m) const {
+  static const std::vector<ModuleId> none;
+  const auto& mod = ctx_.trace.module(m);
+  auto it = together_.find({mod.construct_frame, mod.construct_call});
+  return it == together_.end() ? none : it->second;
+}
+
+ModuleId Layers::absorbing(const Op& op) const {
+  for (ModuleId m = op.module; m >= 0; m = ctx_.trace.module(m).parent) {
+    auto form = of(m).form;
+    if (form == LayerPlan::Attention || (m == op.module && form != LayerPlan::None && form != LayerPlan::InPlace))
+      return ctx_.index.call_at(m, op.clock) >= 0 ? m : -1;
+  }
+  return -1;
+}
+
+ModuleId Layers::column_input(const Conversion& c) const {
+  if (c.kind != Conversion::CopyTo || c.on_output) return -1;
+  const Op& op = ctx_.trace.op(c.op);
+  ModuleId m = absorbing(op);
+  if (m < 0 || of(m).form != LayerPlan::Column) return -1;
+  const auto& operand = op.inputs[static_cast<std::size_t>(c.operand)];
+  for (const auto& p : ctx_.trace.module(m).params)
+    if (p.tensor == operand.tensor) return -1;
+  return m;
+}
+
+bool Layers::missing_arguments(const model::Module& m, std::string& text) const {
+  if (!m.construct_partial) return true;
+  // The callee is a partial: what it bound has to be said at the call.
+  const Function* init = nullptr;
+  if (m.class_def)
+    for (const Stmt* s : m.class_def->body)
+      if (s->function && s->function->name == "__init__") init = s->function;
+  for (std::size_t i = 0; i < m.ctor_args.size(); ++i) {
+    const auto& [name, value] = m.ctor_args[i];
+    const Expr* e = i < m.ctor_exprs.size() ? m.ctor_exprs[i] : nullptr;
+    if (e && m.construct_call->range.contains(e->range)) continue;
+    std::string literal;
+    switch (value.kind) {
+      case Binding::None: literal = "None"; break;
+      case Binding::Bool: literal = value.integer ? "True" : "False"; break;
+      case Binding::Int: literal = std::to_string(value.integer); break;
+      case Binding::Float: literal = fmt::format("{}", value.number); break;
+      case Binding::Str: literal = "'" + value.text + "'"; break;
+      default: return false;
+    }
+    bool is_default = false;
+    if (init)
+      for (const auto& p : init->parameters)
+        if (p.name == name && p.default_value) is_default = ctx_.text(p.default_value) == literal || (value.kind == Binding::Str && p.default_value->text == value.text);
+    if (!is_default) text += (text.empty() ? "" : ", ") + name + "=" + literal;
+  }
+  return true;
+}
+
+void Layers::choose(ModuleId id) {
+  const auto& m = ctx_.trace.module(id);
+  const auto& carried = carriers_[static_cast<std::size_t>(id)];
+  LayerPlan& p = of(id);
+  for (ModuleId up = m.parent; up >= 0; up = ctx_.trace.module(up).parent)
+    if (of(up).form == LayerPlan::Attention) return;
+  if (carried.empty()) return;
+  const model::ParamRef* weight = carried.front();
+  for (const auto* r : carried)
+    if (r->attr == "weight") weight = r;
+  p.axis = ctx_.axis_of(weight->tensor);
+  p.layout = ctx_.layout(weight->tensor);
+  for (const auto* r : carried) {
+    if (ctx_.layout(r->tensor).expressible) continue;
+    ctx_.refuse(ctx_.axis_of(r->tensor), m.construct_call ? m.construct_call->range : Range{},
+                fmt::format("{}.{}: the shard is a concatenation inside another factor, which has no spelling", m.fqn, r->attr));
+  }
+  bool by_builtin = false;   // parameters that a built-in base class makes
+  for (const auto* r : carried) by_builtin = by_builtin || !made_by_user(id, *r);
+  if (!by_builtin) return;
+  p.form = LayerPlan::InPlace;
+  if (!m.builtin) return;
+  const auto* rule = ctx_.rules.layer(m.type);
+  bool editable = ctx_.editable(m.construct_frame, m.construct_call);
+  std::string extra;
+  if (!rule || !editable || !missing_arguments(m, extra)) return;
+  // Consumed by its parameters (F.linear(x, self.qkv.weight)) rather than called: conversions are written there.
+  for (const auto& r : m.params)
+    for (const auto& use : ctx_.index.uses(r.tensor)) {
+      const Op& op = ctx_.trace.op(use.op);
+      bool own = ctx_.index.within(op.module, id) && ctx_.index.call_at(id, op.clock) >= 0;
+      bool other_layer = !own && op.module >= 0 && ctx_.trace.module(op.module).builtin;   // tied weights: the other layer's business
+      if (!own && !other_layer) return;
+    }
+  if (ctx_.index.calls_of(id).empty()) return;
+  if (!rule->replace_with.empty()) {
+    p.form = LayerPlan::Attention;
+    p.generated_class = camel(rule->replace_with);
+    return;
+  }
+  if (weight->attr != "weight") return;
+  std::vector<std::string> dims;
+  for (const auto& [name, factors] : rule->params)
+    if (name == "weight") dims = words(factors);
+  std::string letter = static_cast<std::size_t>(p.layout.dim) < dims.size() ? dims[static_cast<std::size_t>(p.layout.dim)] : "";
+  std::string spelling;
+  for (const auto& [name, factor] : rule->parallel)
+    if (factor == letter) spelling = name;
+  std::string base = base_name(m.type);
+  if (const Binding* groups = ctor_arg(m, "groups"); groups && groups->integer > 1) {
+    // The groups are divided: channels in and out are cut alike.
+    const Binding* in = ctor_arg(m, "in_channels");
+    if (p.layout.dim != 0 || !p.layout.plain()) return;
+    p.form = LayerPlan::Depthwise;
+    p.generated_class = (in && in->integer == groups->integer ? "DepthwiseParallel" : "GroupParallel") + base;
+    return;
+  }
+  bool conv = base.find("Conv") != std::string::npos;
+  if (conv && !p.layout.segments.empty()) return;   // only linears take segments
+  if (spelling == "column") p.form = LayerPlan::Column, p.generated_class = "ColumnParallel" + base;
+  if (spelling == "row") p.form = LayerPlan::Row, p.generated_class = "RowParallel" + base;
+  if (spelling == "vocab") p.form = LayerPlan::Vocab, p.generated_class = "VocabParallel" + base;
+}
+
+void Layers::demote(ModuleId m) {
+  LayerPlan& p = of(m);
+  p.form = LayerPlan::InPlace;
+  p.generated_class.clear();
+}
+
+std::string Layers::signature(ModuleId m) const {
+  const LayerPlan& p = of(m);
+  std::string s = fmt::format("{}/{}/", static_cast<int>(p.form), p.generated_class);
+  if (p.form != LayerPlan::None)
+    for (const auto* r : carriers_[static_cast<std::size_t>(m)]) {
+      Layout l = ctx_.layout(r->tensor);
+      s += r->attr + ":" + l.as_value() + ";";
+    }
+  return s + (dropouts_.count(m) ? "drop" : "");
+}
+
+bool Layers::harmonise() {
+  // Layers built by one call in one frame get one text. Where some differ, the split ones are cut after construction.
+  bool changed = false;
+  for (const auto& [place, modules] : together_) {
+    bool alike = true;
+    for (ModuleId m : modules) alike = alike && signature(m) == signature(modules.front());
+    if (alike) continue;
+    for (ModuleId m : modules) {
+      if (of(m).form == LayerPlan::None || of(m).by_statement) continue;
+      demote(m);
+      of(m).by_statement = true;
+      changed = true;
+    }
+  }
+  return changed;
+}
+
+void Layers::perform(std::vector<Need>& needs) {
+  for (const auto& m : ctx_.trace.modules) choose(m.id);
+  // Dropout modules: all their draws are for sharded tensors.
+  std::set<OpId> sharded(ctx_.result.sharded_random.begin(), ctx_.result.sharded_random.end());
+  for (const auto& m : ctx_.trace.modules) {
+    if (!m.builtin || !is_plain_dropout(m.type) || !ctx_.editable(m.construct_frame, m.construct_call) || m.construct_partial) continue;
+    int yes = 0, no = 0;
+    for (int c : ctx_.index.calls_of(m.id)) {
+      const auto& call = ctx_.trace.calls[static_cast<std::size_t>(c)];
+      ctx_.index.ops_between(call.begin, call.end, [&](const Op& op) {
+        if (op.module == m.id) (sharded.count(op.id) ? yes : no)++;
+      });
+    }
+    if (yes && !no) dropouts_.insert(m.id);
+  }
+  for (const auto& [place, modules] : together_) {
+    bool all = true, any = false;
+    for (ModuleId m : modules) (dropouts_.count(m) ? any : all) = dropouts_.count(m) > 0;
+    if (any && !all)
+      for (ModuleId m : modules) dropouts_.erase(m);   // written at the calls instead
+  }
+  // A row layer adds up after every call, a gathering one gathers after every call: else their work is written at the calls.
+  auto need_on = [&](const Op& op, Conversion::Kind kind, bool on_output) -> Need* {
+    for (auto& n : needs)
+      if (n.c.op == op.id && n.c.kind == kind && n.c.on_output == on_output) return &n;
+    return nullptr;
+  };
+  auto each_op = [&](ModuleId m, auto f) {
+    TensorId weight = -1;
+    for (const auto* r : carriers_[static_cast<std::size_t>(m)])
+      if (r->attr == "weight") weight = r->tensor;
+    for (const auto& u : ctx_.index.uses(weight)) {
+      const Op& op = ctx_.trace.op(u.op);
+      if (ctx_.index.within(op.module, m) && ctx_.index.call_at(m, op.clock) >= 0) f(op);
+    }
+  };
+  for (auto& p : plans_) {
+    if (p.form == LayerPlan::Row) {
+      int sums = 0, ops = 0, slices = 0;
+      each_op(p.module, [&](const Op& op) {
+        ++ops;
+        if (Need* n = need_on(op, Conversion::ReduceFrom, true); n && !n->c.mean) ++sums;
+        if (Need* n = need_on(op, Conversion::Slice, false); n && op.inputs[static_cast<std::size_t>(n->c.operand)].tensor == n->c.tensor) ++slices;
+      });
+      if (sums != ops || (slices && slices != ops)) demote(p.module);
+      else p.input_is_parallel = slices == 0;
+    } else if (p.form == LayerPlan::Column) {
+      int gathers = 0, ops = 0;
+      each_op(p.module, [&](const Op& op) {
+        ++ops;
+        if (need_on(op, Conversion::Gather, true)) ++gathers;
+      });
+      p.gather_output = ops > 0 && gathers == ops && p.layout.segments.empty();
+    }
+  }
+  while (harmonise()) {}
+  for (auto& n : needs) {
+    const Op& op = ctx_.trace.op(n.c.op);
+    ModuleId m = absorbing(op);
+    if (m < 0) continue;
+    const LayerPlan& p = of(m);
+    if (p.form == LayerPlan::Attention) n.done = true;
+    if (p.form == LayerPlan::Row && (n.c.kind == Conversion::ReduceFrom || (n.c.kind == Conversion::Slice && !n.c.on_output && !p.input_is_parallel))) n.done = true;
+    if (p.form == LayerPlan::Column && p.gather_output && n.c.kind == Conversion::Gather) n.done = true;
+    if (p.form == LayerPlan::Vocab && n.c.kind == Conversion::ReduceFrom) n.done = true;
+  }
+}
+
+void Layers::settle(std::vector<Need>& needs) {
+  // Column layers copy their input themselves unless that is written elsewhere for every call of everything built with them.
+  std::map<ModuleId, std::vector<Need*>> own;
+  for (auto& n : needs)
+    if (ModuleId m = column_input(n.c); m >= 0 && !n.done) own[m].push_back(&n);
+  for (auto& p : plans_) {
+    if (p.form != LayerPlan::Column || p.shared_input) continue;
+    bool reads_copied = false;   // some call reads a tensor whose gradient is partial anyway (state R)
+    for (ModuleId m : together(p.module))
+      for (int c : ctx_.index.calls_of(m)) {
+        const auto& call = ctx_.trace.calls[static_cast<std::size_t>(c)];
+        ctx_.index.ops_between(call.begin, call.end, [&](const Op& op) {
+          if (op.module != m || op.inputs.empty()) return;
+          TensorId in = op.inputs[0].tensor;
+          if (in < 0 || !ctx_.trace.tensor(in).requires_grad) return;
+          bool needed = std::any_of(needs.begin(), needs.end(), [&](const Need& n) { return n.c.op == op.id && n.c.kind == Conversion::CopyTo && n.c.operand == 0; });
+          if (!needed) reads_copied = true;
+        });
+      }
+    if (reads_copied) p.shared_input = true;   // the needs that remain are written at the calls
+  }
+  for (const auto& [place, modules] : together_) {
+    bool any = std::any_of(modules.begin(), modules.end(), [&](ModuleId m) { return of(m).form == LayerPlan::Column && of(m).shared_input; });
+    if (any)
+      for (ModuleId m : modules) of(m).shared_input = true;
+  }
+  for (auto& [m, list] : own)
+    if (!of(m).shared_input)
+      for (Need* n : list) n->done = true;
+}
+
+bool Layers::called_directly(const model::ModuleCall& call) const {
+  if (!call.call || call.call->kind != ExprKind::Call || !ctx_.editable(call.caller, call.call)) return false;
+  const auto& frame = ctx_.trace.frame(call.caller);
+  const auto& module = ctx_.trace.module(call.module);
+  const Expr* callee = call.call->kids[0];
+  if (callee->kind == ExprKind::Attribute && (callee->text == "forward" || callee->text == "__call__")) callee = callee->kids[0];
+  if (callee->kind == ExprKind::Name) {
+    const auto* w = ctx_.index.variable(call.caller, callee->text, call.begin);
+    return w && w->value.kind == Binding::Module && w->value.module == call.module;
+  }
+  if (callee->kind == ExprKind::Attribute) {
+    if (callee->text == module.attr) return true;
+    for (const auto& w : ctx_.trace.attr_writes)
+      if (w.name == callee->text && w.value.kind == Binding::Module && w.value.module == call.module) return true;
+    return false;
+  }
+  if (callee->kind == ExprKind::Subscript) {
+    // self.layers[i](x): the container's children are called, nothing else can be meant.
+    return frame.function != nullptr;
+  }
+  return callee->kind == ExprKind::Call && callee->kids[0]->kind == ExprKind::Name && callee->kids[0]->text == "getattr";
+}
+
+void Layers::decide_unpacking() {
+  std::map<std::pair<FrameId, const Expr*>, std::set<ModuleId>> places;
+  for (auto& p : plans_) p.returns_bias = p.form == LayerPlan::Column || p.form == LayerPlan::Row || p.form == LayerPlan::Depthwise;
+  for (const auto& c : ctx_.trace.calls) {
+    if (c.module < 0) continue;
+    if (of(c.module).returns_bias && !called_directly(c)) of(c.module).returns_bias = false;
+    if (c.call) places[{c.caller, c.call}].insert(c.module);
+  }
+  for (bool changed = true; changed;) {
+    changed = false;
+    auto lower = [&](const auto& modules) {
+      bool all = true;
+      for (ModuleId m : modules) all = all && of(m).returns_bias;
+      if (all) return;
+      for (ModuleId m : modules) {
+        changed = changed || of(m).returns_bias;
+        of(m).returns_bias = false;
+      }
+    };
+    for (const auto& [place, modules] : places) lower(modules);
+    for (const auto& [place, modules] : together_) lower(modules);
+  }
+  for (const auto& c : ctx_.trace.calls) {
+    if (c.module < 0 || !of(c.module).returns_bias) continue;
+    Verdict v;
+    v.kind = Verdict::Wrap;
+    v.frame = c.caller;
+    v.range = c.call->range;
+    v.suffix = "[0]";
+    v.axis = of(c.module).axis;
+    v.why = of(c.module).generated_class + " returns (output, bias)";
+    ctx_.decide(c.call, Purpose::Unpack, v);
+  }
+}
+
+std::string Layers::appended(const LayerPlan& p) const {
+  std::string s;
+  auto add = [&](const std::string& a) { s += (s.empty() ? "" : ", ") + a; };
+  missing_arguments(ctx_.trace.module(p.module), s);
+  if (p.form == LayerPlan::Attention) return s;
+  if (p.form == LayerPlan::Column) add(p.gather_output ? "gather_output=True" : "gather_output=False");
+  if (p.form == LayerPlan::Row) add(p.input_is_parallel ? "input_is_parallel=True" : "input_is_parallel=False");
+  if (!p.layout.segments.empty()) add("segments=" + p.layout.segment_list());
+  else if (p.layout.outer != 1) add(fmt::format("{}={}", p.generated_class.find("Conv") != std::string::npos ? "shard_stride" : "stride", p.layout.outer));
+  if (p.form == LayerPlan::Column && p.shared_input) add("disable_grad_reduce=True");
+  if (!p.returns_bias && (p.form == LayerPlan::Column || p.form == LayerPlan::Row || p.form == LayerPlan::Depthwise)) add("return_bias=False");
+  return s;
+}
+
+void Layers::emit_constructor(const LayerPlan& p) {
+  const auto& m = ctx_.trace.module(p.module);
+  const Expr* call = m.construct_call;
+  std::string why = fmt::format("{}: {}", m.fqn, reason(p));
+  Verdict callee;
+  callee.kind = Verdict::Replace;
+  callee.frame = m.construct_frame;
+  callee.range = call->kids[0]->outer;
+  callee.text = p.generated_class;
+  callee.imports = {p.generated_class};
+  callee.axis = p.axis;
+  callee.why = why;
+  if (!ctx_.decide(call, Purpose::Callee, callee)) return;
+  std::string arguments = appended(p);
+  if (arguments.empty()) return;
+  Verdict v;
+  v.kind = Verdict::AppendArgument;
+  v.frame = m.construct_frame;
+  v.range = call->range;
+  v.text = arguments;
+  v.axis = p.axis;
+  v.why = why;
+  ctx_.decide(call, Purpose::Argument, v);
+}
+
+void Layers::emit() {
+  decide_unpacking();
+  for (const auto& p : plans_) {
+    if (p.form == LayerPlan::None) continue;
+    if (p.form == LayerPlan::InPlace) emit_in_place(p.module);
+    else emit_constructor(p);
+  }
+  for (const auto& m : ctx_.trace.modules) emit_parameters(m.id);
+  for (ModuleId d : dropouts_) {
+    const auto& m = ctx_.trace.module(d);
+    Verdict v;
+    v.kind = Verdict::Replace;
+    v.frame = m.construct_frame;
+    v.range = m.construct_call->kids[0]->outer;
+    v.text = "ShardedDropout";
+    v.imports = {"ShardedDropout"};
+    for (OpId o : ctx_.result.sharded_random)
+      if (ctx_.trace.op(o).module == d && !ctx_.trace.op(o).outputs.empty()) v.axis = ctx_.axis_of(ctx_.trace.op(o).outputs[0]);
+    v.why = m.fqn + ": each rank draws for its own slice";
+    ctx_.decide(m.construct_call, Purpose::Callee, v);
+  }
+  // Draws that no ShardedDropout makes: the call is handed to sharded_random.
+  for (OpId o : ctx_.result.sharded_random) {
+    const Op& op = ctx_.trace.op(o);
+    if (dropouts_.count(op.module) || absorbing(op) >= 0) continue;
+    int axis = op.outputs.empty() ? -1 : ctx_.axis_of(op.outputs[0]);
+    bool ok = op.site && op.site->kind == ExprKind::Call && ctx_.editable(op.frame, op.site) &&
+              ctx_.hand_over(op.frame, op.site, "sharded_random", axis, "random numbers for a sharded tensor: a stream per rank");
+    if (!ok) ctx_.refuse(axis, op.site ? op.site->range : Range{}, "random numbers for a sharded tensor are drawn where no call can be edited");
+  }
+  emit_grad_sums();
+  emit_roles();
+}
+
+std::string Layers::reason(const LayerPlan& p) const {
+  const auto& axis = ctx_.result.axes[static_cast<std::size_t>(p.axis)];
+  std::string split = p.layout.segments.empty() ? fmt::format("({}, {}*, {})", p.layout.outer, p.layout.axis, p.layout.inner) : "segments " + p.layout.segment_list();
+  switch (p.form) {
+    case LayerPlan::Column:
+      return fmt::format("output {} split over tp; {}{}", split, p.gather_output ? "gathered after the layer" : "the slices stay local (gather_output=False)",
+                         p.shared_input ? "; its input is copied to the region once for all readers" : "");
+    case LayerPlan::Row: {
+      // input_is_parallel: what state the input is in on its last dimension (design/semantics.md §3).
+      std::string from;
+      for (int c : ctx_.index.calls_of(p.module)) {
+        const auto& call = ctx_.trace.calls[static_cast<std::size_t>(c)];
+        if (call.arguments.empty() || call.arguments[0].kind != Binding::Tensor) continue;
+        TensorId t = call.arguments[0].tensor;
+        for (int hops = 0; hops < 64 && t >= 0 && from.empty(); ++hops) {
+          OpId producer = ctx_.trace.tensor(t).producer;
+          if (producer < 0) break;
+          const Op& op = ctx_.trace.op(producer);
+          if (op.module >= 0 && of(op.module).form == LayerPlan::Column) from = ctx_.trace.module(op.module).fqn;
+          t = -1;
+          for (const auto& in : op.inputs)
+            if (ctx_.axis_of(in.tensor) == p.axis && ctx_.trace.tensor(in.tensor).origin == model::Origin::Result) {
+              t = in.tensor;
+              break;
+            }
+        }
+        break;
+      }
+      return fmt::format("input {} split over tp, outputs added up; {}", split,
+                         p.input_is_parallel ? fmt::format("its input is sharded on the last dimension already{}: input_is_parallel=True", from.empty() ? "" : " (from " + from + ")")
+                                             : "its input is whole: input_is_parallel=False");
+    }
+    case LayerPlan::Depthwise: return fmt::format("one filter a channel: channels {} split with its neighbours", split);
+    case LayerPlan::Vocab: return "rows of the table split over tp, results added up";
+    case LayerPlan::Attention: return fmt::format("{} heads split over tp inside", axis.size);
+    default: return fmt::format("parameters {} cut in place, conversions written where they are used", split);
+  }
+}
+
+void Layers::emit_roles() {
+  std::set<ModuleId> have;
+  for (const auto& p : plans_) {
+    if (carriers_[static_cast<std::size_t>(p.module)].empty()) continue;
+    bool below_attention = false;
+    for (ModuleId up = ctx_.trace.module(p.module).parent; up >= 0; up = ctx_.trace.module(up).parent) below_attention = below_attention || of(up).form == LayerPlan::Attention;
+    static const char* names[] = {"sharded", "column", "row", "sharded", "sharded", "sharded", "sharded"};
+    std::string role = names[p.form];
+    if (p.form == LayerPlan::InPlace) {   // told by which side of the weight is cut
+      const auto* rule = ctx_.rules.layer(ctx_.trace.module(p.module).type);
+      if (rule)
+        for (const auto& [name, factors] : rule->params)
+          if (name == "weight")
+            for (const auto& [spelling, letter] : rule->parallel) {
+              auto w = words(factors);
+              if (static_cast<std::size_t>(p.layout.dim) < w.size() && w[static_cast<std::size_t>(p.layout.dim)] == letter && (spelling == "column" || spelling == "row")) role = spelling;
+            }
+    }
+    LayerPlan shown = p;
+    if (shown.axis < 0) shown.axis = ctx_.axis_of(carriers_[static_cast<std::size_t>(p.module)].front()->tensor);
+    ctx_.out.roles.push_back({p.module, below_attention ? "row" : role, p.generated_class, below_attention ? "part of the attention layer" : reason(shown)});
+    have.insert(p.module);
+  }
+  for (const auto& m : ctx_.trace.modules) {
+    std::string names;
+    for (const auto& r : m.params)
+      if (!r.buffer && summed_.count(r.tensor)) names += (names.empty() ? "" : ", ") + r.attr;
+    if (!names.empty() && !have.count(m.id))
+      ctx_.out.roles.push_back({m.id, "replicated, gradient summed", "", names + ": meets sharded tensors, so each rank has a part of its gradient"});
+  }
+}
+
+}  // namespace shardwright::rewrite::tp

@@ -1,0 +1,301 @@
+// Size expressions, scalars and guards: what they evaluate to when sharded dimensions are local, and what they must be.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "rewrite/tp_context.h"
+
+namespace shardwright::rewrite::tp {
+
+namespace {
+
+enum class Fit { Keep, Divide, Multiply, Bad };
+
+class Sizes {
+ public:
+  Sizes(Context& ctx, Layers& layers, const std::vector<Need>& needs) : ctx_(ctx), layers_(layers) {
+    for (const auto& n : needs)
+      if (n.c.kind == Conversion::Slice && n.c.on_output) sliced_[n.c.op] = &n;
+  }
+
+  void run() {
+    for (const auto& op : ctx_.trace.ops) {
+      if (op.frame < 0 || ctx_.trace.frame(op.frame).init || layers_.absorbing(op) >= 0) continue;
+      for (const auto& a : op.size_args) size(op, a);
+      for (const auto& s : op.scalar_args) scalar(op, s);
+    }
+    for (const auto& g : ctx_.trace.guards) guard(g);
+    for (const auto& m : ctx_.trace.modules) constructor(m);
+  }
+
+ private:
+  Fit fit(std::int64_t value, const Sym* sym, std::int64_t need) const {
+    if (value == -1 && !sym) return Fit::Keep;
+    double have = static_cast<double>(value);
+    if (sym) {
+      auto v = ctx_.local(sym);
+      if (!v) return Fit::Bad;
+      have = *v;
+    }
+    double n = static_cast<double>(need);
+    if (have == n) return Fit::Keep;
+    if (have == n * ctx_.tp) return Fit::Divide;
+    if (have * ctx_.tp == n) return Fit::Multiply;
+    return Fit::Bad;
+  }
+
+  int axis_near(const Op& op, const std::vector<const Sym*>& syms) const {
+    for (TensorId t : op.outputs)
+      if (ctx_.axis_of(t) >= 0) return ctx_.axis_of(t);
+    for (const Sym* s : syms)
+      if (int a = ctx_.axis_in(s); a >= 0) return a;
+    for (const auto& i : op.inputs)
+      if (ctx_.axis_of(i.tensor) >= 0) return ctx_.axis_of(i.tensor);
+    return -1;
+  }
+
+  /// The frame whose function holds the expression: the operation's, or the one that built the module (sizes given to a constructor).
+  FrameId frame_of(const Op& op, const Expr* e) const {
+    if (ctx_.editable(op.frame, e)) return op.frame;
+    for (ModuleId m = op.module; m >= 0; m = ctx_.trace.module(m).parent) {
+      const auto& mod = ctx_.trace.module(m);
+      if (mod.construct_call && mod.construct_call->range.contains(e->range) && ctx_.editable(mod.construct_frame, e)) return mod.construct_frame;
+    }
+    return -1;
+  }
+
+  void bad(const Op& op, const Expr* e, int axis, std::int64_t value, std::int64_t need) {
+    ctx_.refuse(axis, e ? e->range : op.site ? op.site->range : Range{},
+                fmt::format("the size {} here has to become {} on each rank and cannot be written so", value, need));
+  }
+
+  void apply(const Op& op, const Expr* e, Fit f, int axis, std::int64_t value, std::int64_t need) {
+    FrameId frame = frame_of(op, e);
+    if (f == Fit::Keep) {
+      if (frame >= 0) ctx_.keep(frame, e, e->outer, Purpose::Size);
+      return;
+    }
+    if (f == Fit::Bad || frame < 0) return bad(op, e, axis, value, need);
+    bool parens = binds_looser_than_product(e);
+    ctx_.wrap(frame, e, Purpose::Size, parens ? "(" : "", std::string(parens ? ")" : "") + (f == Fit::Divide ? " // tp_size()" : " * tp_size()"), {"tp_size"}, axis,
+              fmt::format("{} is {} on each rank", value, need));
+  }
+
+  /// Sizes of dimensions `first`… given by one expression.
+  void shape(const Op& op, const Expr* e, const std::vector<std::int64_t>& values, const std::vector<const Sym*>& syms, const std::vector<std::int64_t>& needed,
+             std::size_t from, std::size_t count, bool split) {
+    std::vector<Fit> fits;
+    int off = 0;
+    for (std::size_t i = from; i < from + count; ++i) {
+      fits.push_back(fit(values[i], syms[i], needed[i]));
+      off += fits.back() != Fit::Keep;
+    }
+    std::vector<const Sym*> part(syms.begin() + static_cast<std::ptrdiff_t>(from), syms.begin() + static_cast<std::ptrdiff_t>(from + count));
+    int ax = axis_near(op, part);
+    if (!e) {
+      if (off && !(op.module >= 0 && layers_.of(op.module).form != LayerPlan::None)) bad(op, e, ax, values[from], needed[from]);
+      return;
+    }
+    if (e->kind == ExprKind::Starred) e = e->kids[0];
+    if (e->kind == ExprKind::Tuple || e->kind == ExprKind::List) {
+      // Element by element; one starred element takes what the others leave.
+      std::size_t stars = 0;
+      for (const Expr* k : e->kids) stars += k->kind == ExprKind::Starred;
+      std::size_t plain = e->kids.size() - stars;
+      if (stars <= 1 && plain <= count && (stars == 1 || plain == count)) {
+        std::size_t at = from;
+        for (const Expr* k : e->kids) {
+          if (k->kind == ExprKind::Starred) {
+            shape(op, k, values, syms, needed, at, count - plain, split);
+            at += count - plain;
+          } else {
+            apply(op, k, fits[at - from], ax, values[at], needed[at]);
+            ++at;
+          }
+        }
+        return;
+      }
+    }
+    if (e->kind == ExprKind::Binary && e->text == "+" && e->kids.size() == 2) {
+      auto literal = [](const Expr* k) {
+        bool tuple = k->kind == ExprKind::Tuple || k->kind == ExprKind::List;
+        return tuple && std::none_of(k->kids.begin(), k->kids.end(), [](const Expr* x) { return x->kind == ExprKind::Starred; });
+      };
+      const Expr* l = e->kids[0];
+      const Expr* r = e->kids[1];
+      std::size_t n = literal(r) ? r->kids.size() : literal(l) ? l->kids.size() : count + 1;
+      if (n <= count) {
+        std::size_t left = literal(r) ? count - n : n;
+        shape(op, l, values, syms, needed, from, left, split);
+        shape(op, r, values, syms, needed, from + left, count - left, split);
+        return;
+      }
+    }
+    FrameId frame = frame_of(op, e);
+    if (!off) {
+      if (frame >= 0) ctx_.keep(frame, e, e->outer, Purpose::Size);
+      return;
+    }
+    std::size_t first = 0;
+    while (fits[first] == Fit::Keep) ++first;
+    bool all_divide = std::all_of(fits.begin(), fits.end(), [](Fit f) { return f == Fit::Divide; });
+    if (frame < 0 || fits[first] != Fit::Divide || (split ? !all_divide : off != 1)) return bad(op, e, ax, values[from + first], needed[from + first]);
+    std::string why = fmt::format("{} is {} on each rank", values[from + first], needed[from + first]);
+    if (split) ctx_.wrap(frame, e, Purpose::Size, "[size // tp_size() for size in ", "]", {"tp_size"}, ax, why);
+    else ctx_.wrap(frame, e, Purpose::Size, "local_sizes(", fmt::format(", {})", first), {"local_sizes"}, ax, why);
+  }
+
+  void size(const Op& op, const model::SizeArg& a) {
+    if (op.outputs.empty()) return;
+    TensorId out = op.outputs[0];
+    const auto& full = ctx_.trace.tensor(out).shape;
+    std::vector<std::int64_t> local = ctx_.result.local_shape(ctx_.trace, out);
+    // A created tensor that is sliced afterwards is created whole; one whose values are all alike at the local size instead.
+    if (auto it = sliced_.find(op.id); it != sliced_.end() && !it->second->c.fill) local = full;
+    auto syms = a.syms;
+    syms.resize(a.values.size(), nullptr);
+    std::vector<std::int64_t> needed;
+    using Role = model::SizeArg;
+    switch (a.role) {
+      case Role::Dim: case Role::Shape: case Role::Factor:
+        for (std::size_t i = 0; i < a.values.size(); ++i) {
+          auto d = static_cast<std::size_t>(a.dim) + i;
+          needed.push_back(d < local.size() ? local[d] : a.values[i]);
+        }
+        break;
+      case Role::SplitSize:
+        needed.push_back(ctx_.local_size(out, op.dim));
+        break;
+      case Role::SplitSizes:
+        for (std::size_t i = 0; i < a.values.size(); ++i) needed.push_back(i < op.outputs.size() ? ctx_.local_size(op.outputs[i], op.dim) : a.values[i]);
+        break;
+    }
+    if (a.values.empty()) return;
+    bool several = a.role == Role::Shape || a.role == Role::SplitSizes;
+    if (several) return shape(op, a.expr, a.values, syms, needed, 0, a.values.size(), a.role == Role::SplitSizes);
+    Fit f = fit(a.values[0], syms[0], needed[0]);
+    int ax = axis_near(op, syms);
+    if (a.expr) apply(op, a.expr, f, ax, a.values[0], needed[0]);
+    else if (f != Fit::Keep && !(op.module >= 0 && layers_.of(op.module).form != LayerPlan::None)) bad(op, nullptr, ax, a.values[0], needed[0]);
+  }
+
+  /// Writes `* tp_size()` around the reads of local sizes inside `e`. False when that does not give the full value back.
+  bool full_reads(FrameId frame, const Expr* e, const Sym* s, int axis, bool write) {
+    if (!s) return true;
+    if (s->kind == Sym::Dim) {
+      double local = static_cast<double>(ctx_.local_size(s->tensor, s->dim));
+      if (local == s->value) return true;
+      if (local * ctx_.tp != s->value || !e->range.contains(s->read)) return false;
+      if (!write) return true;
+      Verdict v;
+      v.kind = Verdict::Wrap;
+      v.frame = frame;
+      v.range = s->read;
+      v.prefix = "(";
+      v.suffix = " * tp_size())";
+      v.imports = {"tp_size"};
+      v.axis = axis;
+      v.why = "a value computed from the full size";
+      return ctx_.decide(e, Purpose::Size, v);
+    }
+    return full_reads(frame, e, s->a, axis, write) && full_reads(frame, e, s->b, axis, write);
+  }
+
+  void scalar(const Op& op, const model::ScalarArg& a) {
+    if (!a.sym) return;
+    auto have = ctx_.local(a.sym);
+    FrameId frame = a.expr ? frame_of(op, a.expr) : -1;
+    if (have && *have == a.value) {
+      if (frame >= 0) ctx_.keep(frame, a.expr, a.expr->outer, Purpose::Size);
+      return;
+    }
+    int axis = ctx_.axis_in(a.sym);
+    if (frame >= 0 && have && *have * ctx_.tp == a.value) {
+      bool parens = binds_looser_than_product(a.expr);
+      ctx_.wrap(frame, a.expr, Purpose::Size, parens ? "((" : "(", std::string(parens ? ")" : "") + " * tp_size())", {"tp_size"}, axis, "a value computed from the full size");
+      return;
+    }
+    if (frame >= 0 && full_reads(frame, a.expr, a.sym, axis, false)) {
+      full_reads(frame, a.expr, a.sym, axis, true);
+      return;
+    }
+    ctx_.refuse(axis, a.expr ? a.expr->range : op.site ? op.site->range : Range{},
+                fmt::format("a number computed from the size of {} enters the computation and would be another one on each rank", ctx_.axis_name(axis)));
+  }
+
+  static std::optional<bool> decide(const std::string& op, double a, double b) {
+    if (op == "==" || op == "is") return a == b;
+    if (op == "!=" || op == "is not") return a != b;
+    if (op == "<") return a < b;
+    if (op == "<=") return a <= b;
+    if (op == ">") return a > b;
+    if (op == ">=") return a >= b;
+    if (op == "bool" || op == "truth") return a != 0;
+    if (op == "not") return a == 0;
+    return std::nullopt;
+  }
+
+  void guard(const model::Guard& g) {
+    auto a = g.a ? ctx_.local(g.a) : std::optional<double>(g.a_value);
+    auto b = g.b ? ctx_.local(g.b) : std::optional<double>(g.b_value);
+    if (a && b && *a == g.a_value && *b == g.b_value) return;
+    FrameId frame = ctx_.index.frame_at(g.clock);
+    if (frame < 0 || ctx_.trace.frame(frame).builtin) return;   // layers of ours are replaced or see what they saw
+    if (a && b) {
+      auto now = decide(g.op, *a, *b);
+      if (now && *now == g.taken) return;
+    }
+    int axis = ctx_.axis_in(g.a) >= 0 ? ctx_.axis_in(g.a) : ctx_.axis_in(g.b);
+    const Expr* compare = ctx_.index.compare_at(g.range);
+    if (compare && compare->kids.size() == 2 && ctx_.editable(frame, compare)) {
+      // The comparison is about full sizes: say so on the side that is local.
+      bool possible = true;
+      for (int side = 0; side < 2; ++side) {
+        const auto& v = side ? b : a;
+        double value = side ? g.b_value : g.a_value;
+        possible = possible && v && (*v == value || *v * ctx_.tp == value);
+      }
+      if (possible) {
+        for (int side = 0; side < 2; ++side) {
+          const Expr* k = compare->kids[static_cast<std::size_t>(side)];
+          if ((side ? *b : *a) == (side ? g.b_value : g.a_value)) continue;
+          bool parens = binds_looser_than_product(k);
+          ctx_.wrap(frame, k, Purpose::Size, parens ? "(" : "", std::string(parens ? ")" : "") + " * tp_size()", {"tp_size"}, axis, "the comparison is about the full size");
+        }
+        return;
+      }
+    }
+    ctx_.refuse(axis, g.range, fmt::format("this decision depends on the size of {} and would go the other way on each rank", ctx_.axis_name(axis)));
+  }
+
+  /// Sizes read from cut parameters and given to constructors of built-in layers have to be the full ones.
+  void constructor(const model::Module& m) {
+    if (!m.builtin) return;
+    for (std::size_t i = 0; i < m.ctor_args.size(); ++i) {
+      const auto& value = m.ctor_args[i].second;
+      if (!value.sym) continue;
+      auto have = ctx_.local(value.sym);
+      double full = value.kind == Binding::Float ? value.number : static_cast<double>(value.integer);
+      if (have && *have == full) continue;
+      int axis = ctx_.axis_in(value.sym);
+      const Expr* e = i < m.ctor_exprs.size() ? m.ctor_exprs[i] : nullptr;
+      if (e && ctx_.editable(m.construct_frame, e) && have && *have * ctx_.tp == full) {
+        bool parens = binds_looser_than_product(e);
+        ctx_.wrap(m.construct_frame, e, Purpose::Size, parens ? "(" : "", std::string(parens ? ")" : "") + " * tp_size()", {"tp_size"}, axis, "constructors take full sizes");
+      } else {
+        ctx_.refuse(axis, e ? e->range : Range{}, fmt::format("{} is built with a size read from a parameter that is cut", m.fqn));
+      }
+    }
+  }
+
+  Context& ctx_;
+  Layers& layers_;
+  std::map<OpId, const Need*> sliced_;
+};
+
+}  // namespace
+
+void emit_sizes(Context& ctx, Layers& layers, const std::vector<Need>& needs) { Sizes(ctx, layers, needs).run(); }
+
+}  // namespace shardwright::rewrite::tp

@@ -155,9 +155,9 @@ bool FactorStore::unify(const FactorList& la, const FactorList& lb, const Reason
       a.pop_back();
       b.pop_back();
       merge(x, y, why);
-    } else if (at(x).size % at(y).size == 0) {
+    } else if (at(x).size != 0 && at(y).size != 0 && at(x).size % at(y).size == 0) {
       split(x, at(y).size);
-    } else if (at(y).size % at(x).size == 0) {
+    } else if (at(x).size != 0 && at(y).size != 0 && at(y).size % at(x).size == 0) {
       split(y, at(x).size);
     } else {
       const Reason misaligned{"sizes that do not align: " + why.why, why.where, why.unknown};

@@ -65,7 +65,7 @@ class Inferrer {
   }
 
   void apply(const Op& op) {
-    bool ok = !op.outputs.empty() && !has_empty(op);
+    bool ok = is_complete(op);
     if (ok) {
       switch (op.prim) {
         case Prim::Labelled: ok = labelled(op); break;
@@ -78,10 +78,9 @@ class Inferrer {
     }
     if (!ok) opaque(op);
   }
-  bool has_empty(const Op& op) const {
-    const auto empty = [this](TensorId t) { return t < 0 || std::find(shape(t).begin(), shape(t).end(), 0) != shape(t).end(); };
-    return std::any_of(op.inputs.begin(), op.inputs.end(), [&](const model::Operand& o) { return empty(o.tensor); }) ||
-           std::any_of(op.outputs.begin(), op.outputs.end(), empty);
+  static bool is_complete(const Op& op) {
+    return !op.outputs.empty() && std::all_of(op.inputs.begin(), op.inputs.end(), [](const model::Operand& o) { return o.tensor >= 0; }) &&
+           std::all_of(op.outputs.begin(), op.outputs.end(), [](TensorId t) { return t >= 0; });
   }
 
   /// Not understood: everything it touches must be whole.
@@ -176,6 +175,18 @@ class Inferrer {
     if (op.inputs.size() != 1 || op.outputs.size() != 1) return false;
     const TensorId in = op.inputs[0].tensor, out = op.outputs[0];
     if (model::numel(trace_.tensor(in)) != model::numel(trace_.tensor(out))) return false;
+    if (model::numel(trace_.tensor(in)) == 0) {
+      // Nothing to align by: the leading dimensions that did not change are the same, the others new.
+      std::vector<FactorList> r;
+      bool same = true;
+      for (std::size_t i = 0; i < shape(out).size(); ++i) {
+        same = same && i < shape(in).size() && shape(in)[i] == shape(out)[i];
+        if (same) r.push_back(dims(in)[i]);
+        else r.push_back({store().fresh(shape(out)[i])});
+      }
+      set(out, std::move(r), reason(op, short_of(op)));
+      return true;
+    }
     FactorList flat;
     for (const FactorList& d : dims(in)) flat.insert(flat.end(), d.begin(), d.end());
     std::vector<FactorList> r;
@@ -212,6 +223,17 @@ class Inferrer {
   std::vector<FactorList> cut(const FactorList& d, const std::vector<std::int64_t>& sizes, const Reason& why) {
     const std::size_t n = sizes.size();
     if (n == 1) return {d};
+    if (std::count(sizes.begin(), sizes.end(), 0) > 0) {
+      // Empty pieces (the rest of a slice that took everything) cut nothing.
+      std::vector<std::int64_t> real;
+      for (std::int64_t s : sizes)
+        if (s != 0) real.push_back(s);
+      const std::vector<FactorList> some = real.empty() ? std::vector<FactorList>{} : cut(d, real, why);
+      std::vector<FactorList> parts;
+      std::size_t next = 0;
+      for (std::int64_t s : sizes) parts.push_back(s != 0 ? some[next++] : FactorList{store().fresh(0)});
+      return parts;
+    }
     if (std::set<std::int64_t>(sizes.begin(), sizes.end()).size() == 1) {
       const FactorId how_many = store().fresh(static_cast<std::int64_t>(n)), inner = store().fresh(sizes[0]);
       store().unify({how_many, inner}, d, why);
@@ -295,11 +317,14 @@ class Inferrer {
     for (const auto& in : op.inputs) {
       for (std::size_t i = 0; i < rank; ++i)
         if (i != index(op.dim)) store().unify(r[i], dims(in.tensor)[i], why);
+      if (shape(in.tensor)[index(op.dim)] == 0) continue;
       sizes.insert(shape(in.tensor)[index(op.dim)]);
       parts.push_back(dims(in.tensor)[index(op.dim)]);
     }
     auto& joined = r[index(op.dim)];
-    if (parts.size() == 1) {
+    if (parts.empty()) {
+      joined = {store().fresh(0)};
+    } else if (parts.size() == 1) {
       joined = parts[0];
     } else if (sizes.size() == 1) {
       const FactorId how_many = store().fresh(static_cast<std::int64_t>(parts.size())), inner = store().fresh(*sizes.begin());

@@ -142,7 +142,13 @@ class Trace:
             return self.labelled(name, "bilinear", [x, y], [lead(xs) + ["m", "k"], lead(ys) + ["k", "n"]], outs, [list(range(nb)) + ["m", "n"]])
         if fn is aten.scaled_dot_product_attention.default:
             q, k, v = A[:3]; qs, ks = self.shape(q), self.shape(k); nb = len(sh) - 2; lead = list(range(nb))
-            if qs[:-2] != ks[:-2]: return None
+            if qs[:-2] != ks[:-2]:      # grouped queries: heads are (groups, repeats)
+                if isT(3) or n.kwargs.get("attn_mask") is not None or len(qs) != 4: return None
+                meta = lambda *s: torch.empty(s, dtype=outs[0].dtype, device="meta")
+                q5 = self.op("reshape", "reshape", "linear", [q], [meta(qs[0], ks[1], qs[1] // ks[1], qs[2], qs[3])])[0]
+                o5 = self.labelled(name, "nonlinear", [q5, k, v], [["b", "g", "r", "n", "d"], ["b", "g", "m", "d"], ["b", "g", "m", "e"]],
+                                   [meta(qs[0], ks[1], qs[1] // ks[1], qs[2], sh[-1])], [["b", "g", "r", "n", "e"]], blocked=["d", "m"], why="attention")
+                return self.op("reshape", "reshape", "linear", o5, outs)
             ins, words = [q, k, v], [lead + ["n", "d"], lead + ["m", "d"], lead + ["m", "e"]]
             m = A[3] if isT(3) else self.of.get(n.kwargs.get("attn_mask"))
             if isinstance(m, int):
@@ -225,7 +231,10 @@ class Trace:
             l, r = eq.split("->"); ts = [self.of[a] for a in n.args[1]]
             return self.labelled(name, "bilinear", ts, [list(w) for w in l.split(",")], outs, [list(r)])
         if not any(isinstance(self.of.get(a), (int, list)) for a in n.all_input_nodes) or "new_" in name or "_like" in name or name in ("tril", "triu"):
-            return self.op(name, "create", "nonlinear", [], outs)
+            o = self.op(name, "create", "nonlinear", [], outs)
+            # Something may be written into it in place later, which the exported graph does not show as its operand.
+            for t in o: self.tensors[t]["from_input"] = any(self.tensors[self.of[a]]["from_input"] for a in n.all_input_nodes if isinstance(self.of.get(a), int))
+            return o
         return None
 
     def json(self): return {"tensors": self.tensors, "ops": self.ops, "outputs": self.outputs}

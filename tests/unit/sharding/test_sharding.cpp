@@ -504,3 +504,15 @@ TEST_CASE("objectives: time keeps a tiny region whole, memory takes the most byt
   o.objective = "memory";
   CHECK(chosen(analyse(b.t, o)).size() == 1);
 }
+
+TEST_CASE("empty slices and their concatenation change nothing") {
+  TraceBuilder b;
+  TensorId x = stream(b, 2, 5, 16);
+  const TensorId h = b.dense("fc1", b.norm("norm", x), 64);
+  const auto parts = b.split(h, {64, 0}, -1);
+  const TensorId all = b.concat({b.gelu(parts[0]), b.reshape(parts[1], {2, 5, 0})}, -1);
+  b.output(b.dense("head", b.add(x, b.dense("fc2", all, 16)), 3));
+  const Result r = run(b);
+  REQUIRE(chosen(r).size() == 1);
+  CHECK(chosen(r)[0]->size == 64);
+}

@@ -38,6 +38,13 @@ bool is_target(const Index& index, const Expr* e) {
   return info->stmt->kind == StmtKind::AugAssign && !info->stmt->targets.empty() && info->stmt->targets[0] == e;
 }
 
+/// The statement when the operation is that of an augmented assignment. Its site is the right-hand side, not its result.
+const Stmt* augmented(const Context& ctx, const Op& op) {
+  for (const auto& i : op.inputs)
+    if (i.expr && is_target(ctx.index, i.expr)) return ctx.index.info(i.expr)->stmt;
+  return nullptr;
+}
+
 /// The built-in frame that the user frame of `op` called and in which `op` runs.
 const model::Frame* outer_builtin(const Context& ctx, const Op& op) {
   FrameId f = ctx.index.frame_at(op.clock);
@@ -66,6 +73,16 @@ bool all_readers(const Context& ctx, const std::vector<Need>& needs, TensorId t,
   return true;
 }
 
+/// Is the value of the operation's expression its result? Not when one expression records several operations and this is not the last.
+bool is_result(const Context& ctx, const Op& op) {
+  if (op.outputs.size() != 1 || augmented(ctx, op)) return false;
+  for (const auto& u : ctx.index.uses(op.outputs[0])) {
+    const Op& next = ctx.trace.op(u.op);
+    if (next.site == op.site && next.frame == op.frame && !next.inputs[static_cast<std::size_t>(u.operand)].expr) return false;
+  }
+  return true;
+}
+
 /// Does every tensor that comes out of this expression, in any iteration, have only readers that want the conversion?
 bool uniform(const Context& ctx, const std::vector<Need>& needs, const Place& p, const Conversion& c) {
   bool ok = true;
@@ -85,7 +102,7 @@ Place producing_place(const Context& ctx, TensorId t) {
   const Op& op = ctx.trace.op(tensor.producer);
   Place p;
   if (ctx.index.direct(op)) {
-    if (op.outputs.size() == 1 && ctx.editable(op.frame, op.site)) p = {op.frame, op.site};
+    if (is_result(ctx, op) && ctx.editable(op.frame, op.site)) p = {op.frame, op.site};
   } else if (const auto* g = outer_builtin(ctx, op)) {
     // The built-in code's last operation gives its result.
     bool last = true;
@@ -135,7 +152,7 @@ Place operand_place(const Context& ctx, const std::vector<Need>& needs, const Co
 Place output_place(const Context& ctx, const Conversion& c) {
   const Op& op = ctx.trace.op(c.op);
   if (ctx.index.direct(op)) {
-    if (op.outputs.size() == 1 && ctx.editable(op.frame, op.site)) return {op.frame, op.site};
+    if (is_result(ctx, op) && ctx.editable(op.frame, op.site)) return {op.frame, op.site};
     return {};
   }
   TensorId t = op.outputs[static_cast<std::size_t>(c.operand)];
@@ -334,6 +351,28 @@ void share_copies(Context& ctx, Layers& layers, std::vector<Need>& needs) {
   }
 }
 
+/// A conversion of the variable of `x += y`: a statement before it (operand) or after it (result). False: not such a place.
+bool rebind(Context& ctx, const Op& op, const Conversion& c, const std::string& prefix, const std::string& suffix, std::vector<std::string> imports, std::string why) {
+  const Stmt* s = augmented(ctx, op);
+  if (!s || s->targets[0]->kind != ExprKind::Name || !ctx.editable(op.frame, s->targets[0])) return false;
+  if (!c.on_output && op.inputs[static_cast<std::size_t>(c.operand)].expr != s->targets[0]) return false;
+  if (!begins_line(ctx, s)) return false;
+  const std::string& name = s->targets[0]->text;
+  Verdict v;
+  v.kind = c.on_output ? Verdict::InsertAfter : Verdict::InsertBefore;
+  v.frame = op.frame;
+  v.range = s->range;
+  v.text = name + " = " + prefix + name + suffix;
+  if (c.on_output) {
+    auto line = ctx.sources.line_at(s->range.file, s->range.begin);
+    v.text = "\n" + std::string(line.substr(0, line.find_first_not_of(" \t"))) + v.text;
+  }
+  v.imports = std::move(imports);
+  v.axis = c.axis;
+  v.why = std::move(why);
+  return ctx.decide(s->targets[0], Purpose::Statement, v);
+}
+
 void emit_conversions(Context& ctx, Layers& layers, std::vector<Need>& needs) {
   auto cannot = [&](const Conversion& c, const char* what) {
     const Op& op = ctx.trace.op(c.op);
@@ -349,7 +388,11 @@ void emit_conversions(Context& ctx, Layers& layers, std::vector<Need>& needs) {
     bool ok = true;
     switch (c.kind) {
       case Conversion::CopyTo:
-        if (!p) { cannot(c, "the sum of gradients for"); break; }
+        if (!p) {
+          ok = rebind(ctx, op, c, std::string(kCopy) + "(", ")", {kCopy}, fmt::format("meets tensors that carry {}: its gradient is summed over tp", axis));
+          if (!ok) cannot(c, "the sum of gradients for");
+          break;
+        }
         ok = ctx.wrap(p.frame, p.expr, purpose, std::string(kCopy) + "(", ")", {kCopy}, c.axis, fmt::format("meets tensors that carry {}: its gradient is summed over tp", axis));
         break;
       case Conversion::ReduceFrom: {
@@ -364,7 +407,11 @@ void emit_conversions(Context& ctx, Layers& layers, std::vector<Need>& needs) {
             cannot(c, "the sum over tp, before the bias, of");
           break;
         }
-        if (!p) { cannot(c, "the sum over tp of"); break; }
+        if (!p) {
+          ok = !c.mean && rebind(ctx, op, c, std::string(kReduce) + "(", ")", {kReduce}, why);
+          if (!ok) cannot(c, "the sum over tp of");
+          break;
+        }
         if (c.mean) ok = ctx.wrap(p.frame, p.expr, purpose, std::string("(") + kReduce + "(", ") / tp_size())", {kReduce, "tp_size"}, c.axis, why + "; a mean over the whole axis");
         else ok = ctx.wrap(p.frame, p.expr, purpose, std::string(kReduce) + "(", ")", {kReduce}, c.axis, why);
         break;
@@ -374,12 +421,16 @@ void emit_conversions(Context& ctx, Layers& layers, std::vector<Need>& needs) {
         TensorId t = c.tensor >= 0 ? c.tensor : c.on_output ? op.outputs[static_cast<std::size_t>(c.operand)] : op.inputs[static_cast<std::size_t>(c.operand)].tensor;
         Layout l = ctx.layout(t, c.dim, c.axis);
         bool gather = c.kind == Conversion::Gather;
-        if (!p) { cannot(c, gather ? "the gathering of" : "the local slice of"); break; }
         if (!l.expressible || !l.segments.empty()) {
-          ctx.refuse(c.axis, p.expr->range, fmt::format("{} lies in a concatenation here, which {} cannot express", axis, gather ? "a gather" : "a slice"));
+          ctx.refuse(c.axis, p ? p.expr->range : op.site ? op.site->range : Range{}, fmt::format("{} lies in a concatenation here, which {} cannot express", axis, gather ? "a gather" : "a slice"));
           break;
         }
         std::string f = gather ? kGather : "local_slice";
+        if (!p) {
+          ok = rebind(ctx, op, c, f + "(", l.as_sizes() + ")", {f}, fmt::format("this rank's part of {}", axis));
+          if (!ok) cannot(c, gather ? "the gathering of" : "the local slice of");
+          break;
+        }
         ok = ctx.wrap(p.frame, p.expr, purpose, f + "(", l.as_sizes() + ")", {f}, c.axis, gather ? fmt::format("whole again along {}", axis) : fmt::format("this rank's part of {}", axis));
         break;
       }
@@ -405,7 +456,7 @@ void emit_conversions(Context& ctx, Layers& layers, std::vector<Need>& needs) {
     }
     if (!outputs.count({op.frame, op.site})) continue;
     bool any = std::any_of(needs.begin(), needs.end(), [&](const Need& n) { return n.c.op == op.id && n.c.on_output; });
-    if (!any) ctx.keep(op.frame, op.site, op.site->outer, Purpose::Output);
+    if (!any && is_result(ctx, op)) ctx.keep(op.frame, op.site, op.site->outer, Purpose::Output);
   }
 }
 

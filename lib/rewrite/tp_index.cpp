@@ -14,11 +14,11 @@ const V& empty() {
 
 Index::Index(const model::Trace& t, const support::SourceManager& s) : trace(t), sources(s), uses_(t.tensors.size()), calls_of_(t.modules.size()) {
   for (const auto& f : trace.frames) {
+    by_begin_.push_back(f.id);
     if (!f.function) continue;
     frames_of_[f.function].push_back(f.id);
     if (f.function->module && seen_.insert(f.function->module).second) walk_block(f.function->module->body, nullptr, nullptr);
     if (seen_.insert(f.function).second) walk_function(f.function, nullptr, nullptr);
-    by_begin_.push_back(f.id);
   }
   std::stable_sort(by_begin_.begin(), by_begin_.end(), [&](FrameId a, FrameId b) { return trace.frame(a).begin < trace.frame(b).begin; });
   for (const auto& st : trace.steps) executed_.emplace(st.frame, st.stmt);

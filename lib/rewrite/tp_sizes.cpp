@@ -146,6 +146,24 @@ class Sizes {
     else ctx_.wrap(frame, e, Purpose::Size, "local_sizes(", fmt::format(", {})", first), {"local_sizes"}, ax, why);
   }
 
+  /// x.view(*shape, -1): the size came out of the starred argument.
+  bool starred(const Op& op, const model::SizeArg& a, Fit f, int axis, std::int64_t need) {
+    if (!op.site || op.site->kind != ExprKind::Call || !ctx_.index.direct(op) || f != Fit::Divide) return false;
+    const Expr* star = nullptr;
+    for (const auto& arg : op.site->args)
+      if (arg.star) {
+        if (star) return false;
+        star = arg.value;
+      }
+    if (!star) return false;
+    if (star->kind == ExprKind::Starred) star = star->kids[0];
+    int first = -1;
+    for (const auto& other : op.size_args)
+      if (!other.expr && (first < 0 || other.dim < first)) first = other.dim;
+    if (!ctx_.editable(op.frame, star) || a.dim < first) return false;
+    return ctx_.wrap(op.frame, star, Purpose::Size, "local_sizes(", fmt::format(", {})", a.dim - first), {"local_sizes"}, axis, fmt::format("{} is {} on each rank", a.values[0], need));
+  }
+
   void size(const Op& op, const model::SizeArg& a) {
     if (op.outputs.empty()) return;
     TensorId out = op.outputs[0];
@@ -158,15 +176,25 @@ class Sizes {
     std::vector<std::int64_t> needed;
     using Role = model::SizeArg;
     switch (a.role) {
-      case Role::Dim: case Role::Shape: case Role::Factor:
+      case Role::Dim: case Role::Shape: case Role::Factor: {
+        // Lengths that only name dimensions of the operand (nothing is decomposed by them) are its sizes.
+        bool of_operand = a.role == Role::Factor && op.prim != model::Prim::Reshape && !op.inputs.empty() && full.size() <= ctx_.trace.tensor(op.inputs[0].tensor).shape.size();
+        const auto& whole = of_operand ? ctx_.trace.tensor(op.inputs[0].tensor).shape : full;
+        if (of_operand) local = ctx_.result.local_shape(ctx_.trace, op.inputs[0].tensor);
         for (std::size_t i = 0; i < a.values.size(); ++i) {
           auto d = static_cast<std::size_t>(a.dim) + i;
-          needed.push_back(d < local.size() ? local[d] : a.values[i]);
+          // A number that is not the dimension's size (how often something is repeated) stays as it is.
+          bool is_size = d < local.size() && (a.values[i] == whole[d] || a.values[i] == -1);
+          needed.push_back(is_size ? local[d] : a.values[i]);
         }
         break;
-      case Role::SplitSize:
-        needed.push_back(ctx_.local_size(out, op.dim));
+      }
+      case Role::SplitSize: {
+        // Pieces given one by one say which piece they are; a common size is that of the first.
+        auto piece = op.size_args.size() > 1 && static_cast<std::size_t>(a.dim) < op.outputs.size() ? static_cast<std::size_t>(a.dim) : 0;
+        needed.push_back(ctx_.local_size(op.outputs[piece], op.dim));
         break;
+      }
       case Role::SplitSizes:
         for (std::size_t i = 0; i < a.values.size(); ++i) needed.push_back(i < op.outputs.size() ? ctx_.local_size(op.outputs[i], op.dim) : a.values[i]);
         break;
@@ -177,6 +205,7 @@ class Sizes {
     Fit f = fit(a.values[0], syms[0], needed[0]);
     int ax = axis_near(op, syms);
     if (a.expr) apply(op, a.expr, f, ax, a.values[0], needed[0]);
+    else if (f != Fit::Keep && starred(op, a, f, ax, needed[0])) return;
     else if (f != Fit::Keep && !(op.module >= 0 && layers_.of(op.module).form != LayerPlan::None)) bad(op, nullptr, ax, a.values[0], needed[0]);
   }
 

@@ -43,7 +43,7 @@ struct AttentionModel : Source {
     FrameId f = t.root_frame = enter("Attention", "forward", 0);
     TensorId x = input("x", {B, N, C});
     t.tensors[static_cast<std::size_t>(x)].requires_grad = true;
-    write(f, "x", x);
+    parameter(f, "x", x);
     const auto *b = dim(x, 0), *n = dim(x, 1), *c = dim(x, 2);
     TensorId y = call_linear(qkv, f, expr("self.qkv(x)"), x);
     y = reshape(y, {B, N, 3, heads, width});
@@ -109,4 +109,87 @@ TEST_CASE("nothing is edited at tp 1") {
   auto db = layer_rules(m.sm);
   auto result = sharding::analyse(m.t, {});
   CHECK(rewrite::tp_edits(m.t, result, m.sm, *db).verdicts.empty());
+}
+
+namespace {
+
+/// Two layers that read one variable, and an addition that reads it too.
+const char* kGated = R"(import torch
+from torch import nn
+
+class Gated(nn.Module):
+    def __init__(self, dim, width):
+        super().__init__()
+        self.gate = nn.Linear(dim, width)
+        self.up = nn.Linear(dim, width)
+        self.scale = nn.Parameter(torch.ones(width))
+        self.down = nn.Linear(width, dim)
+
+    def forward(self, x):
+        h = gelu(self.gate(x)) * self.up(x)
+        h = h * self.scale
+        h = self.down.forward(h)
+        return x + h
+)";
+
+struct GatedModel : Source {
+  FrameId f = -1;
+  GatedModel() : Source(kGated) {
+    t.modules[0].type = "model.Gated";
+    FrameId init = enter("Gated", "__init__", 0);
+    t.modules[0].init_frame = init;
+    ModuleId gate = add_module(0, "gate", "torch.nn.Linear", init, expr("nn.Linear(dim, width)"));
+    ModuleId up = add_module(0, "up", "torch.nn.Linear", init, expr("nn.Linear(dim, width)", 1));
+    ModuleId down = add_module(0, "down", "torch.nn.Linear", init, expr("nn.Linear(width, dim)"));
+    for (ModuleId m : {gate, up}) own_param(m, "weight", {32, 16});
+    own_param(down, "weight", {16, 32});
+    own_param(down, "bias", {16});
+    TensorId scale = own_param(0, "scale", {32});
+    model::AttrWrite w;
+    w.owner = 0;
+    w.name = "scale";
+    w.value = bound(scale);
+    w.kind = model::AttrWrite::Parameter;
+    w.frame = init;
+    w.value_expr = expr("nn.Parameter(torch.ones(width))");
+    t.attr_writes.push_back(w);
+    leave(init);
+    t.forward_begin = ++now;
+    f = t.root_frame = enter("Gated", "forward", 0);
+    TensorId x = input("x", {2, 5, 16});
+    t.tensors[static_cast<std::size_t>(x)].requires_grad = true;
+    parameter(f, "x", x);
+    TensorId a = call_linear(gate, f, expr("self.gate(x)"), x);
+    a = gelu(a);
+    at(f, expr("gelu(self.gate(x))"), {expr("self.gate(x)")});
+    TensorId b = call_linear(up, f, expr("self.up(x)"), x);
+    TensorId h = mul(a, b);
+    at(f, expr("gelu(self.gate(x)) * self.up(x)"), {expr("gelu(self.gate(x))"), expr("self.up(x)")});
+    write(f, "h", h);
+    h = mul(h, scale);
+    at(f, expr("h * self.scale"), {expr("h", 1), expr("self.scale", 1)});
+    h = call_linear(down, f, expr("self.down.forward(h)"), h);
+    TensorId y = add(x, h);
+    at(f, expr("x + h"), {expr("x", 2), expr("h", 4)});
+    output(y);
+    leave(f);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("layers that read one variable share its copy") {
+  GatedModel m;
+  auto db = layer_rules(m.sm);
+  sharding::Options options;
+  options.tp = 2;
+  auto edits = rewrite::tp_edits(m.t, sharding::analyse(m.t, options), m.sm, *db);
+  REQUIRE(edits.refusals.empty());
+  auto text = m.apply(edits);
+  INFO(text);
+  CHECK_THAT(text, Contains("        x_tp = copy_to_tensor_model_parallel_region(x)\n        h = gelu(self.gate(x_tp)[0]) * self.up(x_tp)[0]\n"));
+  CHECK_THAT(text, Contains("self.gate = ColumnParallelLinear(dim, width, gather_output=False, disable_grad_reduce=True)"));
+  CHECK_THAT(text, Contains("self.scale = shard_parameter(nn.Parameter(torch.ones(width)), dim=0)"));
+  CHECK_THAT(text, Contains("h = self.down.forward(h)[0]"));
+  CHECK_THAT(text, Contains("return x + h"));   // the residual keeps reading the original
 }

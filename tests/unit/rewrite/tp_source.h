@@ -152,6 +152,8 @@ class Source : public TraceBuilder {
     b.tensor = x;
     return b;
   }
+  /// A parameter's value at entry.
+  void parameter(FrameId frame, const std::string& name, TensorId x) { t.var_writes.push_back({frame, -1, name, bound(x), t.frames[static_cast<std::size_t>(frame)].begin}); }
   void write(FrameId frame, const std::string& name, TensorId x) { t.var_writes.push_back({frame, -1, name, bound(x), ++now}); }
   const model::Sym* dim(TensorId x, int d) {
     model::Sym s;

@@ -211,7 +211,8 @@ class Maker {
     return x;
   }
 
-  bool gradient(TensorId t) const { return t_.tensor(t).requires_grad && model::is_floating(t_.tensor(t).dtype); }
+  /// Does a gradient come back? Not for what depends on inputs alone: they need none.
+  bool gradient(TensorId t) const { return t_.tensor(t).requires_grad && t_.tensor(t).from_parameter && model::is_floating(t_.tensor(t).dtype); }
 
   bool in_stage(const pipeline::Partition& p, std::size_t k, ModuleId m) const {
     return std::binary_search(p.stages[k].modules.begin(), p.stages[k].modules.end(), m);
@@ -262,7 +263,10 @@ class Maker {
 
   // --- collectives ---
 
-  void add(const std::string& tag, const std::string& kind, const std::string& site, int stage, double count, double bytes) {
+  /// Tags are the names under which the runtime counts: one word, "_" between its parts.
+  void add(std::string tag, const std::string& kind, const std::string& site, int stage, double count, double bytes) {
+    for (char& c : tag)
+      if (c == '/' || c == '-') c = '_';
     for (Collective& c : plan_.collectives)
       if (c.tag == tag && c.kind == kind && c.site == site && c.stage == stage) {
         c.count += count;
@@ -302,6 +306,7 @@ class Maker {
     }
     for (const auto& [t, where] : p.tied)
       for (int k : where) add("tied", "all_reduce", t_.tensor(t).name, k, 1, local_bytes(t));
+    if (in_.grid.tp * pp > 1) add("norm", "all_reduce", "gradient norm", -1, 1, 8);  // the sum of squares, one f64
     if (in_.grid.dp > 1)
       for (int k = 0; k < pp; ++k) {
         double bytes = 0;

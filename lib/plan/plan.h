@@ -77,7 +77,7 @@ struct Stage {
 
 /// Payload handed to c10d by one rank in one optimizer step, by site.
 struct Collective {
-  std::string tag;                      ///< activation/forward, activation/backward, boundary, replicated-grad, tied, norm, dp
+  std::string tag;                      ///< as the runtime counts: activation_forward, activation_backward, boundary, replicated_grad, tied, norm, dp
   std::string kind;                     ///< all_reduce, send, broadcast
   std::string site;                     ///< where: a class and attribute, a cut, a parameter group
   int stage = -1;                       ///< −1: all
@@ -91,6 +91,7 @@ struct Fallback {
 
 struct Plan {
   std::string model;                    ///< as given on the command line or in the job file
+  std::string package;                  ///< generated package ("pangu_parallel"); "" before generation
   Grid grid;
   std::string objective = "split", device;
   std::vector<Role> roles;
@@ -102,7 +103,7 @@ struct Plan {
   std::vector<Collective> collectives;
   std::vector<Fallback> fallbacks;
   std::vector<std::string> warnings;
-  /// The job file's text, for verify and for making the plan again; "" when there was none.
+  /// The job as YAML text (a mapping at column 0), for verify and for making the plan again; written under the key `job`. "": none.
   std::string job;
 };
 

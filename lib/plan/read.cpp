@@ -127,14 +127,39 @@ Cut read_cut(const YAML::Node& n, const std::string& what) {
   return c;
 }
 
-Plan read(const YAML::Node& root) {
+/// The job's own text, comments included: its lines without their indentation.
+std::string job_text(const YAML::Node& n, const std::string& text) {
+  if (!n.IsMap()) fail(n, "'job' must be a mapping");
+  if (n.Style() == YAML::EmitterStyle::Flow) fail(n, "'job' must be written in lines, not in braces");
+  std::vector<std::string> lines;
+  for (std::size_t from = 0; from <= text.size();) {
+    const auto end = std::min(text.find('\n', from), text.size());
+    lines.push_back(text.substr(from, end - from));
+    from = end + 1;
+  }
+  // From the line after the key (comments may precede the first entry) to the next line at the key's own column.
+  auto first = static_cast<std::size_t>(n.Mark().line);
+  const auto column = static_cast<std::size_t>(n.Mark().column);
+  while (first > 0 && lines[first - 1].rfind("job:", 0) != 0) --first;
+  std::string out;
+  for (std::size_t i = first; i < lines.size(); ++i) {
+    const auto indent = lines[i].find_first_not_of(' ');
+    if (indent == 0) break;
+    out += (indent == std::string::npos || indent < std::min(column, lines[i].size()) ? (indent == std::string::npos ? "" : lines[i].substr(indent)) : lines[i].substr(column)) + "\n";
+  }
+  while (out.size() > 1 && out[out.size() - 2] == '\n') out.pop_back();
+  return out;
+}
+
+Plan read(const YAML::Node& root, const std::string& text) {
   const Map top(root, "the plan",
-                {"version", "model", "grid", "objective", "device", "roles", "axes", "balance", "stages", "tied", "collectives", "fallbacks", "warnings", "job"});
+                {"version", "model", "package", "grid", "micro_batches", "schedule", "objective", "device", "roles", "axes", "balance", "stages", "tied", "collectives", "fallbacks", "warnings", "job"});
   Plan p;
   if (const auto v = top.integer("version"); v != 1) fail(top.need("version"), fmt::format("this program reads plans of version 1, not {}", v));
   p.model = top.text("model");
-  const Map g(top.need("grid"), "grid", {"tp", "pp", "dp", "micro_batches", "virtual_stages", "schedule"});
-  p.grid = {g.positive("tp"), g.positive("pp"), g.positive("dp"), g.positive("micro_batches"), g.has("virtual_stages") ? g.positive("virtual_stages") : 1, g.text("schedule")};
+  const Map g(top.need("grid"), "grid", {"tp", "pp", "dp", "virtual_stages"});
+  p.package = top.text("package", "");
+  p.grid = {g.positive("tp"), g.positive("pp"), g.positive("dp"), top.positive("micro_batches"), g.has("virtual_stages") ? g.positive("virtual_stages") : 1, top.text("schedule")};
   p.objective = top.text("objective");
   if (p.objective != "split" && p.objective != "time" && p.objective != "memory") fail(top.need("objective"), "objective must be split, time or memory, not '" + p.objective + "'");
   p.device = top.text("device", "");
@@ -195,7 +220,7 @@ Plan read(const YAML::Node& root) {
       p.fallbacks.push_back({m.text("module"), m.text("where"), m.text("reason")});
     }
   p.warnings = top.texts("warnings", false);
-  p.job = top.text("job", "");
+  if (top.has("job")) p.job = job_text(top.need("job"), text);
   return p;
 }
 
@@ -214,7 +239,7 @@ support::Expected<Plan> from_yaml(std::string text, const std::string& path, sup
   try {
     const YAML::Node root = YAML::Load(text);
     if (!root.IsMap()) return at(root.Mark(), "a plan is a mapping; this file holds none");
-    return read(root);
+    return read(root, text);
   } catch (const Bad& e) {
     return at(e.mark, e.message);
   } catch (const YAML::Exception& e) {

@@ -60,8 +60,10 @@ std::string to_yaml(const Plan& p) {
   line("# `by: auto` is the analysis' choice, `by: pinned` yours: edit an entry, set `by: pinned`, and pass the file back with --plan.");
   line("version: 1");
   line("model: " + quoted(p.model));
-  line(fmt::format("grid: {{tp: {}, pp: {}, dp: {}, micro_batches: {}, virtual_stages: {}, schedule: {}}}", p.grid.tp, p.grid.pp, p.grid.dp, p.grid.micro_batches,
-                   p.grid.virtual_stages, quoted(p.grid.schedule)));
+  if (!p.package.empty()) line("package: " + quoted(p.package));
+  line(fmt::format("grid: {{tp: {}, pp: {}, dp: {}, virtual_stages: {}}}", p.grid.tp, p.grid.pp, p.grid.dp, p.grid.virtual_stages));
+  line("micro_batches: " + std::to_string(p.grid.micro_batches));
+  line("schedule: " + quoted(p.grid.schedule));
   line("objective: " + quoted(p.objective));
   if (!p.device.empty()) line("device: " + quoted(p.device));
   line("");
@@ -141,7 +143,7 @@ std::string to_yaml(const Plan& p) {
   if (!p.job.empty()) {
     line("");
     line("# The job this plan was made for; `verify` and a second `convert` read it from here.");
-    line("job: |2");
+    line("job:");
     std::size_t from = 0;
     while (from < p.job.size()) {
       const auto end = p.job.find('\n', from);
@@ -159,8 +161,10 @@ nlohmann::json to_json(const Plan& p) {
   json j;
   j["version"] = 1;
   j["model"] = p.model;
-  j["grid"] = {{"tp", p.grid.tp}, {"pp", p.grid.pp}, {"dp", p.grid.dp}, {"micro_batches", p.grid.micro_batches}, {"virtual_stages", p.grid.virtual_stages},
-               {"schedule", p.grid.schedule}};
+  j["package"] = p.package;
+  j["grid"] = {{"tp", p.grid.tp}, {"pp", p.grid.pp}, {"dp", p.grid.dp}, {"virtual_stages", p.grid.virtual_stages}};
+  j["micro_batches"] = p.grid.micro_batches;
+  j["schedule"] = p.grid.schedule;
   j["objective"] = p.objective;
   j["device"] = p.device;
   j["roles"] = json::array();

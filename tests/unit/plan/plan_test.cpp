@@ -98,7 +98,7 @@ struct Example {
     in.partition = &partition;
     in.model = "file.py:Net";
     in.grid = {2, static_cast<int>(partition.stages.size()), 2, 4, 1, "1f1b"};
-    in.job = "model: file.py:Net\ninputs:\n  x: \"f32[2,8]\"\n\nmode: eval";
+    in.job = "model: file.py:Net\n# what it needs\ninputs:\n  x: \"f32[2,8]\"\n\nmode: eval\nsetup: |\n  import a\n\n  a.b()";
     in.pins = pins;
     return plan::make(in);
   }
@@ -168,7 +168,7 @@ TEST_CASE("read back, a plan is the same") {
   REQUIRE(back);
   CHECK(plan::to_yaml(*back) == text);
   CHECK(plan::compare(p, *back).empty());
-  CHECK(back->job == "model: file.py:Net\ninputs:\n  x: \"f32[2,8]\"\n\nmode: eval\n");
+  CHECK(back->job == "model: file.py:Net\n# what it needs\ninputs:\n  x: \"f32[2,8]\"\n\nmode: eval\nsetup: |\n  import a\n\n  a.b()\n");
   CHECK(sm.size() == 0);
 }
 
@@ -254,8 +254,8 @@ TEST_CASE("a wrong file is an error at its line") {
     REQUIRE(p.error().range.valid());
     return std::to_string(sm.position(p.error().range.file, p.error().range.begin).line) + ": " + p.error().message;
   };
-  CHECK(error(replaced(good, "objective:", "objectve:")).find("6: unknown key 'objectve' in the plan; did you mean 'objective'?") == 0);
-  CHECK(error(replaced(good, "objective: split", "objective: fast")).find("6: objective must be") == 0);
+  CHECK(error(replaced(good, "objective:", "objectve:")).find("8: unknown key 'objectve' in the plan; did you mean 'objective'?") == 0);
+  CHECK(error(replaced(good, "objective: split", "objective: fast")).find("8: objective must be") == 0);
   CHECK(error(replaced(good, "tp: 2", "tp: two")).find("5: 'tp' of grid must be a positive integer") == 0);
   CHECK(error(replaced(good, "tp: 2", "tp: 0")).find("5: 'tp' of grid must be a positive integer") == 0);
   CHECK(error(replaced(good, "version: 1", "version: 2")).find("3: ") == 0);

@@ -75,6 +75,7 @@ struct ColumnLinear : Function<ColumnLinear> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& weight, const std::optional<at::Tensor>& bias,
                             const Group& group) {
     keep(ctx, group);
+    ctx->saved_data["bias"] = bias.has_value();
     ctx->save_for_backward({x, weight});
     return at::linear(x, weight, bias);
   }
@@ -94,7 +95,7 @@ struct ColumnLinear : Function<ColumnLinear> {
       const at::Tensor input = x.reshape({-1, x.size(-1)});
       grad_w = at::mm(rows.t(), is_complex ? input.conj() : input);
     }
-    grad_b = rows.sum(0);  // unused when the layer has no bias: autograd drops it
+    if (ctx->saved_data["bias"].toBool() && ctx->needs_input_grad(2)) grad_b = rows.sum(0);
     if (pending) grad_x = pending->finish();
     return {grad_x, grad_w, grad_b, none};
   }

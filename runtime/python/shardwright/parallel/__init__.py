@@ -9,10 +9,10 @@ from .attention import ParallelMultiheadAttention
 from .conv import *  # noqa: F401,F403
 from .counters import counting, payload_bytes, reset_payload_bytes
 from .layers import ColumnParallelLinear, RowParallelLinear, VocabParallelEmbedding
-from .mesh import (Mesh, MeshError, dp_group, dp_rank, dp_size, initialize, is_first_stage, is_last_stage, mesh, pp_group, pp_rank,
+from .device_mesh import (Mesh, MeshError, dp_group, dp_rank, dp_size, initialize, is_first_stage, is_last_stage, mesh, pp_group, pp_rank,
                    pp_size, set_mesh, shutdown, tp_group, tp_rank, tp_size)
 from .optimizer import (ParallelOptimizer, adamw, broadcast_tied, finalize_gradients, gradient_norm, sgd)
-from .params import ParamsError, ParamTable, annotate, load_stage
+from .params import ParamsError, ParamTable, annotate, gather_stage, load_stage, merge_originals
 from .pipeline import PipelineError, PipelineExecutor
 from .random import ShardedDropout, get_rng_tracker, manual_seed
 from .regions import (copy_to_tensor_model_parallel_region, gather_from_tensor_model_parallel_region, local_slice,

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from . import _C
 from .layers import RowParallelLinear, init_uniform, make_local_parameter
-from .mesh import tp_group, tp_rank, tp_size
+from .device_mesh import tp_group, tp_rank, tp_size
 from .random import get_rng_tracker
 from .shards import ShardSpec
 
@@ -149,12 +149,12 @@ class ParallelMultiheadAttention(nn.Module):
                 scores = scores + mask
             weights = scores.softmax(-1)
             if drop > 0:
-                with get_rng_tracker().fork():
+                with get_rng_tracker().fork(dim=1):
                     weights = F.dropout(weights, drop)
             attended = weights @ v
         else:
             weights = None
-            with get_rng_tracker().fork() if drop > 0 else _nothing():
+            with get_rng_tracker().fork(dim=1) if drop > 0 else _nothing():
                 attended = F.scaled_dot_product_attention(q, k, v, mask, drop, causal_only)
         out = self.out_proj(attended.permute(2, 0, 1, 3).reshape(length, batch, heads * width))
         if weights is not None:

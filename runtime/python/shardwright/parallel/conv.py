@@ -12,7 +12,7 @@ from torch import nn
 
 from . import _C
 from .layers import _Result, init_uniform
-from .mesh import tp_group, tp_size
+from .device_mesh import tp_group, tp_size
 from .shards import ShardSpec, mark
 
 

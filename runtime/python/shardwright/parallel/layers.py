@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from . import _C
-from .mesh import tp_group, tp_rank, tp_size
+from .device_mesh import tp_group, tp_rank, tp_size
 from .random import get_rng_tracker
 from .shards import ShardSpec, mark
 

@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 
 from . import _C
-from . import mesh as _mesh
+from . import device_mesh as _mesh
 
 
 def parameters_of(module):
@@ -93,6 +93,8 @@ def gradient_norm(module):
     """The norm of the whole model's gradient, the same on every rank."""
     gradients = [p.grad for p in parameters_of(module) if p.grad is not None and counts_in_norm(p)]
     m = _mesh.mesh()
+    if m.model_group is None:   # as torch.nn.utils.clip_grad_norm_ computes it, to the last bit
+        return float(torch.nn.utils.get_total_norm(gradients))
     square = _C.squared_norm(gradients).to(m.device)
     return math.sqrt(float(_C.all_reduce(square, m.model_group, "norm")))
 

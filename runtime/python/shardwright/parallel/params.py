@@ -11,7 +11,7 @@ import re
 import torch
 import yaml
 
-from . import mesh as _mesh
+from . import device_mesh as _mesh
 from .shards import ShardSpec
 
 
@@ -308,30 +308,42 @@ def load_stage(module, table, stage, state, strict=True):
 
 
 def merge_originals(table, per_stage, shapes):
-    """Full originals from the slices of all ranks. `per_stage`: {stage: [ {name: local tensor} for each tp rank ]};
-    `shapes`: of the originals. Yields (original name, stage, generated name, full tensor); tensors cut from rows of one original
-    are put together. A name absent or None on every rank gives None."""
-    partial: dict[tuple[str, int], list] = {}
+    """Full originals from the slices of all ranks. `per_stage`: {stage: [{generated name: local tensor} for each tp rank]};
+    `shapes`: {original name: shape}. Tensors cut from rows of one original are put together. Raises ParamsError for rows that no
+    stage holds."""
+    whole: dict[str, torch.Tensor] = {}
+    rows: dict[str, dict[tuple[int, int], torch.Tensor]] = {}
     for stage, ranks in per_stage.items():
         for name in ranks[0]:
             e = table.entry(name, stage)
             original = table.canonical(e.source)
-            pieces = [r.get(name) for r in ranks]
-            if any(p is None for p in pieces):
-                full = None
-            else:
-                full = e.merge(pieces, shapes[original])
+            full = e.merge([r[name] for r in ranks], shapes[original])
             if e.rows is None:
-                yield original, stage, name, full
+                whole[original] = full
             else:
-                partial.setdefault((original, stage), []).append((e.rows, name, full))
-    for (original, stage), parts in partial.items():
-        parts.sort(key=lambda p: p[0])
-        names = " + ".join(p[1] for p in parts)
-        if any(p[2] is None for p in parts):
-            yield original, stage, names, None
-        elif parts[0][0][0] == 0 and all(a[0][1] == b[0][0] for a, b in zip(parts, parts[1:])) and parts[-1][0][1] == shapes[original][0]:
-            yield original, stage, names, torch.cat([p[2] for p in parts])
-        else:
-            # The rest is on another stage: rows that are not here are NaN-free zeros and marked by the caller through `rows`.
-            yield original, stage, names, (parts, shapes[original])
+                rows.setdefault(original, {})[e.rows] = full
+    for original, parts in rows.items():
+        at = 0
+        for first, last in sorted(parts):
+            if first > at:
+                raise ParamsError(f"{original}: rows {at} to {first} are in no stage")
+            at = max(at, last)
+        if at != shapes[original][0]:
+            raise ParamsError(f"{original}: rows {at} to {shapes[original][0]} are in no stage")
+        out = next(iter(parts.values())).new_empty(shapes[original])
+        for (first, last), part in parts.items():
+            out[first:last] = part
+        whole[original] = out
+    return whole
+
+
+def gather_stage(module, table, stage, shapes, gradients=False):
+    """Full originals of this stage's parameters and buffers (or of the parameters' gradients) on every tensor-parallel rank."""
+    m = _mesh.mesh()
+    mine = {name: (t.grad if gradients else t.detach()) for name, t, is_buffer in stage_tensors(module)
+            if not (gradients and (is_buffer or t.grad is None))}
+    everyone = [mine]
+    if m.tp > 1:
+        everyone = [None] * m.tp
+        torch.distributed.all_gather_object(everyone, {k: v.cpu() for k, v in mine.items()}, group=m.tp_group)
+    return merge_originals(table, {stage: everyone}, shapes)

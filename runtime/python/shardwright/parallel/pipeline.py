@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 
 from . import _C, schedules
-from . import mesh as _mesh
+from . import device_mesh as _mesh
 
 BOUNDARY, HEADER = "boundary", "header"
 _DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.complex64, torch.complex128, torch.int8, torch.uint8,

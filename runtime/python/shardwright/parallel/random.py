@@ -11,7 +11,7 @@ import contextlib
 
 import torch
 
-from . import mesh as _mesh
+from . import device_mesh as _mesh
 
 
 def manual_seed(seed: int) -> None:
@@ -25,6 +25,7 @@ class RngTracker:
 
     def __init__(self):
         self._depth = 0
+        self.cut = None   # (dim, sizes) of the tensor that the innermost fork draws for, where it said so
 
     @property
     def forked(self) -> bool:
@@ -32,7 +33,17 @@ class RngTracker:
         return self._depth > 0
 
     @contextlib.contextmanager
-    def fork(self, name: str = "model-parallel-rng"):
+    def fork(self, name: str = "model-parallel-rng", dim: int | None = None, sizes=None):
+        """Inside, draws come from this rank's own stream. `dim`, `sizes`: where the tensor drawn for is cut (for verify)."""
+        outer, self.cut = self.cut, (dim, sizes) if dim is not None else None
+        try:
+            with self._fork():
+                yield
+        finally:
+            self.cut = outer
+
+    @contextlib.contextmanager
+    def _fork(self):
         m = _mesh.mesh()
         if m.tp == 1:
             self._depth += 1
@@ -74,5 +85,5 @@ class ShardedDropout(torch.nn.Dropout):
     def forward(self, x):
         if not self.training or self.p == 0.0:
             return x
-        with _tracker.fork():
+        with _tracker.fork(dim=self.dim, sizes=self.sizes):
             return super().forward(x)

@@ -4,7 +4,7 @@ from __future__ import annotations
 import torch
 
 from . import _C
-from .mesh import tp_group, tp_size
+from .device_mesh import tp_group, tp_size
 
 REPLICATED_GRAD = "replicated_grad"
 

@@ -10,7 +10,7 @@ import dataclasses
 import torch
 from torch import nn
 
-from .mesh import tp_rank, tp_size
+from .device_mesh import tp_rank, tp_size
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,7 +8,7 @@ import time
 import torch
 from torch.utils.data import Dataset, default_collate
 
-from . import mesh as _mesh
+from . import device_mesh as _mesh
 from . import optimizer as _optimizer
 from .params import ParamTable, annotate, load_stage
 from .pipeline import PipelineExecutor

@@ -1,0 +1,1 @@
+"""Shardwright: from single-GPU PyTorch models to tensor- and pipeline-parallel ones."""

@@ -1,0 +1,203 @@
+"""The comparison: what the ranks have, put together through params.yaml, against the original's (semantics §8)."""
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import torch
+
+BOUND_F64, BOUND_CASTS, BOUND_F32 = 1e-9, 1e-6, 1e-4
+KINDS = ["outputs", "loss", "gradients", "grad_norm", "parameters", "buffers"]
+
+
+@dataclasses.dataclass
+class Row:
+    """One tensor compared."""
+    kind: str
+    name: str
+    difference: float      # relative; inf for None against a tensor, NaN, another shape
+    note: str = ""
+    bound: float = BOUND_F64
+    loosened: bool = False
+
+    @property
+    def differs(self):
+        return not self.difference <= self.bound
+
+
+def _largest(tensors):
+    values = [float(t.abs().max()) for t in tensors if t is not None and t.numel()]
+    values = [v for v in values if math.isfinite(v)]
+    return max(values, default=0.0)
+
+
+def _wide(t):
+    return t.to(torch.complex128 if t.is_complex() else torch.float64)
+
+
+def difference(a, b, largest):
+    """max|a − b| / max(max|a|, 1e-6 x the largest of its kind); inf and a note for what cannot be subtracted."""
+    if a is None and b is None:
+        return 0.0, ""
+    if a is None or b is None:
+        return math.inf, "None on one side only"
+    if tuple(a.shape) != tuple(b.shape):
+        return math.inf, f"shape {tuple(b.shape)} instead of {tuple(a.shape)}"
+    if a.numel() == 0:
+        return 0.0, ""
+    a, b = _wide(a), _wide(b)
+    # Infinities of the same sign (masked logits) are equal; NaN never is.
+    gap = torch.where(a == b, torch.zeros_like(a), a - b).abs().max()
+    if not math.isfinite(float(gap)):
+        return math.inf, "not finite"
+    if bool(torch.isnan(a.abs()).any()):
+        return math.inf, "NaN in both"
+    finite = a.abs()[torch.isfinite(a.abs())]
+    scale = max(float(finite.max()) if finite.numel() else 0.0, 1e-6 * largest)
+    return (float(gap) / scale if scale > 0 else (0.0 if float(gap) == 0 else math.inf)), ""
+
+
+class Comparison:
+    """Collects rows. `ranks`: what every rank of the grid saved, with its coordinates {tp, pp, dp}."""
+
+    def __init__(self, reference, ranks, table, options, casts, promote):
+        self.reference, self.ranks, self.table, self.options = reference, ranks, table, options
+        self.bound = options.tolerance or (BOUND_F32 if options.dtype == "f32" else BOUND_CASTS if casts else BOUND_F64)
+        self.rows: list[Row] = []
+        self.shapes = {n: tuple(t.shape) for n, t in {**reference["parameters"], **reference["buffers"]}.items()}
+
+    def _add(self, kind, name, a, b, largest):
+        gap, note = difference(a, b, largest)
+        self.rows.append(Row(kind, name, gap, note, self.bound))
+
+    def at(self, tp=None, pp=None, dp=None):
+        return [r for r in self.ranks if (tp is None or r["tp"] == tp) and (pp is None or r["pp"] == pp) and (dp is None or r["dp"] == dp)]
+
+    def run(self):
+        self._outputs(self.reference, lambda r: r, self.options.micro_batches, "")
+        self._stage_tensors("gradients", self.reference["gradients"], lambda r: r["gradients"], "")
+        for r in self.ranks:
+            self._add("grad_norm", f"rank {r['rank']}", torch.tensor(self.reference["norm"]), torch.tensor(r["norm"]), 0.0)
+        if self.options.steps:
+            self._stage_tensors("parameters", self.reference["parameters"], lambda r: r["tensors"], "")
+        self._stage_tensors("buffers", self.reference["buffers"], lambda r: r["tensors"], "")
+        second = self.reference["second"]
+        if second:
+            self._outputs(second, lambda r: r["second"], self.options.second_micro_batches, " (second batch size)")
+            self._stage_tensors("gradients", second["gradients"], lambda r: r["second"]["gradients"], " (second batch size)")
+        return self.rows
+
+    def _outputs(self, reference, of, count, suffix):
+        largest = _largest([t for out in reference["outputs"] for _, t in out])
+        for rank in self.at(pp=self.options.pp - 1):
+            mine = of(rank)
+            where = f" on rank {rank['rank']}"
+            for i in range(count):
+                k = rank["dp"] * count + i
+                expected = reference["outputs"][k]
+                got = dict(mine["outputs"][i]) if i < len(mine["outputs"]) else {}
+                for path, t in expected:
+                    self._add("outputs", f"{path}, micro-batch {k}{where}{suffix}", t, got.pop(path, None), largest)
+                for path in got:
+                    self.rows.append(Row("outputs", f"{path}, micro-batch {k}{where}{suffix}", math.inf, "not an output of the original", self.bound))
+                self._add("loss", f"micro-batch {k}{where}{suffix}", reference["losses"][k],
+                          mine["losses"][i] if i < len(mine["losses"]) else None, 0.0)
+
+    def _stage_tensors(self, kind, expected, of, suffix):
+        largest = _largest(expected.values())
+        seen = set()
+        for dp in range(self.options.dp):
+            for stage in range(self.options.pp):
+                ranks = sorted(self.at(pp=stage, dp=dp), key=lambda r: r["tp"])
+                tensors = [of(r) for r in ranks]
+                for name in tensors[0]:
+                    e = self.table.entry(name, stage)
+                    original = self.table.canonical(e.source)
+                    if original not in expected:
+                        continue   # a buffer while parameters are compared, or the other way round
+                    seen.add(original)
+                    a = expected[original]
+                    where = (f" (stage {stage}" if self.options.pp > 1 else " (") .rstrip(" (") + (")" if self.options.pp > 1 else "")
+                    where += f" (dp {dp})" if dp else ""
+                    pieces = [t.get(name) for t in tensors]
+                    if any(p is None for p in pieces):
+                        got = None if all(p is None for p in pieces) else pieces
+                        if a is None or got is None:
+                            self._add(kind, name + where + suffix, a, None if got is None else next(p for p in pieces if p is not None), largest)
+                        else:
+                            self.rows.append(Row(kind, name + where + suffix, math.inf, "None on some tensor-parallel ranks", self.bound))
+                        continue
+                    if a is None:
+                        self.rows.append(Row(kind, name + where + suffix, math.inf, "None in the original only", self.bound))
+                        continue
+                    if e.rows:
+                        a = a[e.rows[0]:e.rows[1]]
+                    if e.shard is None:   # every rank's copy counts
+                        for tp, piece in enumerate(pieces):
+                            self._add(kind, name + where + (f" (tp {tp})" if tp else "") + suffix, a, e.merge([piece], self.shapes[original]), largest)
+                        continue
+                    try:
+                        merged = e.merge(pieces, self.shapes[original])
+                    except (RuntimeError, ValueError) as error:
+                        self.rows.append(Row(kind, name + where + suffix, math.inf, str(error).splitlines()[0], self.bound))
+                        continue
+                    self._add(kind, name + where + suffix, a, merged, largest)
+                    if e.replicate_groups:   # repeated slices must agree among themselves
+                        for tp, piece in enumerate(pieces):
+                            first = e.replicas(self.shapes[original], len(pieces), tp)[0]
+                            if first != tp:
+                                self._add(kind, f"{name}{where} (tp {tp} against tp {first}){suffix}", pieces[first], piece, largest)
+        for name in expected:
+            if name not in seen and expected[name] is not None and kind != "buffers":
+                self.rows.append(Row(kind, name + suffix, math.inf, "in no stage of the generated program", self.bound))
+
+    def loosen(self, perturbed):
+        """The one-ulp rule: `perturbed` is the same reference from parameters changed by one ulp."""
+        sensitivity = {}
+        probe = Comparison(self.reference, [], self.table, self.options, False, False)
+        probe.bound = self.bound
+        for kind in ("gradients", "parameters", "buffers"):
+            largest = _largest(self.reference[kind].values())
+            for name, a in self.reference[kind].items():
+                sensitivity[kind, name] = difference(a, perturbed[kind].get(name), largest)[0]
+        largest = _largest([t for out in self.reference["outputs"] for _, t in out])
+        for k, out in enumerate(self.reference["outputs"]):
+            for (path, a), (_, b) in zip(out, perturbed["outputs"][k]):
+                sensitivity["outputs", path] = max(sensitivity.get(("outputs", path), 0.0), difference(a, b, largest)[0])
+        sensitivity["loss", ""] = max(difference(a, b, 0.0)[0] for a, b in zip(self.reference["losses"], perturbed["losses"]))
+        sensitivity["grad_norm", ""] = abs(self.reference["norm"] - perturbed["norm"]) / max(self.reference["norm"], 1e-300)
+        for row in self.rows:
+            name = row.name.split(" ")[0].rstrip(",")
+            if row.kind in ("gradients", "parameters", "buffers"):
+                e = self.table.entries.get(name)
+                name = self.table.canonical(e.source) if e else name
+            elif row.kind != "outputs":
+                name = ""
+            s = sensitivity.get((row.kind, name), 0.0)
+            if s > row.bound / 10 and math.isfinite(s):
+                row.bound, row.loosened = max(row.bound, 10 * s), True
+
+
+def summary(rows):
+    """Per kind: how many tensors, the worst difference, its name."""
+    table = {}
+    for kind in KINDS:
+        of = [r for r in rows if r.kind == kind]
+        if not of:
+            continue
+        worst = max(of, key=lambda r: r.difference if not math.isnan(r.difference) else math.inf)
+        table[kind] = {"compared": len(of), "worst": worst.difference, "name": worst.name, "note": worst.note,
+                       "different": sum(r.differs for r in of), "loosened": sum(r.loosened for r in of),
+                       "first": next((r.name + (f": {r.note}" if r.note else "") for r in of if r.differs), None)}
+    return table
+
+
+def split_fraction(table, reference):
+    """Bytes of parameters held as a strict slice ÷ bytes of the weights in the regions around them: all parameters with two or
+    more dimensions whose module shares its parent with a sharded one."""
+    parameters = reference["parameters"]
+    sharded = {table.canonical(e.source) for e in table.entries.values() if e.shard is not None and not e.buffer}
+    regions = {n.rpartition(".")[0].rpartition(".")[0] for n in sharded}
+    inside = {n for n, t in parameters.items() if n in sharded or (t.dim() >= 2 and n.rpartition(".")[0].rpartition(".")[0] in regions)}
+    total = sum(parameters[n].nbytes for n in inside if n in parameters)
+    return sum(parameters[n].nbytes for n in sharded if n in parameters) / total if total else 0.0

@@ -1,0 +1,264 @@
+"""Runs the original, or one rank of the generated program, in the same way: k optimizer steps, then a second batch size."""
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+import re
+import zlib
+
+import torch
+
+from .job import StageCaller, StageDone, tensors_of
+from .modes import CastWatch, Promote, Randomness, to_default_dtype
+
+LEARNING_RATE, WEIGHT_DECAY, EPS = 1e-3, 0.01, 1e-6
+
+
+@dataclasses.dataclass
+class Options:
+    """What one comparison is asked to do."""
+    tp: int = 1
+    pp: int = 1
+    dp: int = 1
+    micro_batches: int = 1
+    steps: int = 3
+    dtype: str = "f64"
+    device: str = "cpu"
+    with_dropout: bool = False
+    schedule: str = "1f1b"
+    tolerance: float | None = None
+
+    @property
+    def torch_dtype(self):
+        return {"f64": torch.float64, "f32": torch.float32}[self.dtype]
+
+    @property
+    def second_micro_batches(self):
+        return min(self.micro_batches, 2)
+
+
+def record_outputs(out):
+    return [(path, t.detach().to("cpu", copy=True)) for path, t in tensors_of(out)]
+
+
+def perturb(model, reinit=()):
+    """Adds a draw keyed by the parameter's name to every parameter, so that nothing hides behind zeros; parameters that the
+    constructor leaves uninitialised (`reinit`, or not finite) are drawn anew."""
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            if not (p.is_floating_point() or p.is_complex()):
+                continue
+            generator = torch.Generator().manual_seed(zlib.crc32(name.encode()))
+            noise = torch.randn(p.shape, generator=generator, dtype=torch.complex128 if p.is_complex() else torch.float64)
+            noise = 0.02 * noise.to(p.dtype)
+            fresh = any(re.search(r, name) for r in reinit) or not bool(torch.isfinite(p).all())
+            p.copy_(noise if fresh else p + noise)
+
+
+def first_names(model):
+    """{every name of a parameter or buffer: its first name}: tied ones share it."""
+    seen, names = {}, {}
+    for name, t in [*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False)]:
+        names[name] = seen.setdefault(id(t), name)
+    return names
+
+
+def full_state(model):
+    """Parameters and buffers under their first names."""
+    return {n: t.detach().to("cpu", copy=True) for n, t in [*model.named_parameters(), *model.named_buffers()]}
+
+
+class Original:
+    """The original, the reference: micro-batches one after another, plain autograd, torch's AdamW and clipping."""
+
+    def __init__(self, job, options):
+        self.job, self.options = job, options
+        torch.set_default_dtype(options.torch_dtype)
+        self.model = to_default_dtype(job.build_original()).train(job.train)
+        perturb(self.model, job.verify.get("reinit") or ())
+        self.model.to(options.device)
+        self.start = {k: v.clone() for k, v in full_state(self.model).items()}
+        self.aliases = first_names(self.model)
+        self.promote, self.casts, self.clip, self.shapes = False, False, None, {}
+        self._probe()
+
+    def _probe(self):
+        """One forward to learn whether the model runs in this precision and whether it casts to a lower one."""
+        watch = CastWatch()
+        inputs = self.job.draw(0, self.options.torch_dtype, device=self.options.device)
+        random = Randomness(self.model, self.job.seed, not self.options.with_dropout)
+        random.begin(0)
+        try:
+            with watch, random.active(), torch.no_grad():
+                self.job.call(self.model, inputs)
+        except RuntimeError as error:
+            if not watch.casts or self.options.dtype != "f64":
+                raise
+            self.promote = True
+            with Promote(), torch.no_grad(), random.active():
+                random.begin(0)
+                try:
+                    self.job.call(self.model, inputs)
+                except Exception:
+                    raise error from None
+        self.casts = watch.casts and not self.promote
+        self.restore()
+
+    def restore(self, state=None):
+        with torch.no_grad():
+            for name, t in [*self.model.named_parameters(), *self.model.named_buffers()]:
+                t.copy_((state or self.start)[name])
+        self.model.zero_grad(set_to_none=True)
+
+    def _modes(self):
+        stack = contextlib.ExitStack()
+        if self.promote:
+            stack.enter_context(Promote())
+        return stack
+
+    def pass_over(self, count, second=False, record=True):
+        """Forward and backward of `count` micro-batches. (outputs, losses) by micro-batch."""
+        outputs, losses = [], []
+        random = Randomness(self.model, self.job.seed, not self.options.with_dropout)
+        random.recorded = self.shapes
+        with random.active(), self._modes():
+            for i in range(count):
+                random.begin(i)
+                inputs = self.job.draw(i, self.options.torch_dtype, second, self.options.device)
+                out = self.job.call(self.model, inputs)
+                loss = self.job.loss(out, inputs)
+                (loss / count).backward()
+                if record:
+                    outputs.append(record_outputs(out))
+                losses.append(loss.detach().cpu())
+        return outputs, losses
+
+    def gradients(self):
+        return {n: None if p.grad is None else p.grad.detach().to("cpu", copy=True) for n, p in self.model.named_parameters() if p.requires_grad}
+
+    def run(self, publish_clip=None):
+        """The whole reference. `publish_clip(norm)` is called as soon as the clipping norm is known."""
+        o, result = self.options, {}
+        parameters = [p for p in self.model.parameters() if p.requires_grad]
+        optimizer = torch.optim.AdamW(parameters, lr=LEARNING_RATE, eps=EPS, weight_decay=WEIGHT_DECAY) if parameters else None
+        for step in range(max(1, o.steps)):
+            outputs, losses = self.pass_over(o.micro_batches * o.dp)
+            if step == 0:
+                result.update(outputs=outputs, losses=losses, gradients=self.gradients())
+            norm = _norm(parameters)
+            if step == 0:
+                result["norm"] = norm
+                self.clip = norm / 2   # so that clipping really acts
+                if publish_clip:
+                    publish_clip(self.clip)
+            if o.steps == 0:
+                break
+            torch.nn.utils.clip_grad_norm_(parameters, self.clip)
+            optimizer.step()
+            self.model.zero_grad(set_to_none=True)
+        result["parameters"] = {n: p.detach().to("cpu", copy=True) for n, p in self.model.named_parameters()}
+        result["buffers"] = {n: b.detach().to("cpu", copy=True) for n, b in self.model.named_buffers()}
+        self.restore()
+        result["second"] = None
+        try:
+            outputs, losses = self.pass_over(o.second_micro_batches * o.dp, second=True)
+            result["second"] = dict(outputs=outputs, losses=losses, gradients=self.gradients())
+        except Exception as error:   # the original itself is built for one batch size
+            result["second_error"] = f"{type(error).__name__}: {error}".splitlines()[0]
+        self.restore()
+        return result
+
+
+def _norm(parameters):
+    total = sum(float(torch.linalg.vector_norm(p.grad)) ** 2 for p in parameters if p.grad is not None)
+    return math.sqrt(total)
+
+
+class Generated:
+    """One rank of the generated program."""
+
+    def __init__(self, job, options, mesh, reference):
+        from shardwright.parallel import ParamTable, load_stage, manual_seed
+        self.job, self.options, self.mesh, self.reference = job, options, mesh, reference
+        torch.set_default_dtype(options.torch_dtype)
+        manual_seed(job.seed)
+        stages = job.package().STAGES
+        if len(stages) != options.pp:
+            raise ValueError(f"the package has {len(stages)} stages, the grid has pp {options.pp}")
+        self.stage = to_default_dtype(job.build_stage(mesh.pp_rank)).train(job.train).to(mesh.device)
+        if not hasattr(self.stage, "set_input_tensor"):
+            self.stage.set_input_tensor = lambda received: setattr(self.stage, "input_tensor", received)
+        self.table = ParamTable.load(f"{job.folder}/params.yaml")
+        self.table.set_aliases(reference["aliases"])
+        self.load = lambda: load_stage(self.stage, self.table, mesh.pp_rank, reference["state"])
+        self.load()
+        self.caller = StageCaller(self.stage, mesh.pp_rank, options.pp, job.entry_class.forward)
+
+    def _modes(self):
+        stack = contextlib.ExitStack()
+        if self.reference["promote"]:
+            stack.enter_context(Promote())
+        return stack
+
+    def pass_over(self, micro_batches, second=False, schedule=None, total=None):
+        from shardwright.parallel import PipelineExecutor
+        if not hasattr(self, "executor"):
+            self.executor = PipelineExecutor(self.stage, self.mesh, self.options.schedule)
+        total = total or micro_batches * self.mesh.dp
+        outputs, losses = [], []
+        random = Randomness(self.stage, self.job.seed, not self.options.with_dropout, self.reference.get("shapes"), self.mesh)
+
+        def forward(i):
+            i += self.mesh.dp_rank * micro_batches
+            random.begin(i)
+            inputs = self.job.draw(i, self.options.torch_dtype, second, self.mesh.device)
+            try:
+                out = self.job.call(self.caller, inputs)
+            except StageDone as done:
+                return done.outputs
+            loss = self.job.loss(out, inputs)
+            outputs.append(record_outputs(out))
+            losses.append(loss.detach().cpu())
+            return loss / total
+
+        with random.active(), self._modes():
+            self.executor.run(micro_batches, forward, schedule)
+        return outputs, losses
+
+    def tensors(self, gradients=False):
+        from shardwright.parallel.params import stage_tensors
+        result = {}
+        for name, t, is_buffer in stage_tensors(self.stage):
+            if gradients:
+                if not is_buffer and t.requires_grad:
+                    result[name] = None if t.grad is None else t.grad.detach().to("cpu", copy=True)
+            else:
+                result[name] = t.detach().to("cpu", copy=True)
+        return result
+
+    def run(self, channel):
+        from shardwright.parallel import adamw, counting, finalize_gradients, gradient_norm
+        o, result = self.options, {}
+        optimizer = adamw(self.stage, lr=LEARNING_RATE, eps=EPS, weight_decay=WEIGHT_DECAY)
+        for step in range(max(1, o.steps)):
+            with counting() as payload:
+                outputs, losses = self.pass_over(o.micro_batches)
+                finalize_gradients(self.stage)
+                norm = gradient_norm(self.stage)
+            if step == 0:
+                result.update(outputs=outputs, losses=losses, gradients=self.tensors(True), norm=norm, payload=dict(payload))
+                optimizer.clip_grad = channel.clip()
+            if o.steps == 0:
+                break
+            optimizer.step(finalize=False)
+            optimizer.zero_grad()
+        result["tensors"] = self.tensors()
+        result["second"] = None
+        if channel.second_runs():
+            self.stage.zero_grad(set_to_none=True)
+            self.load()
+            outputs, losses = self.pass_over(o.second_micro_batches, second=True)
+            finalize_gradients(self.stage)
+            result["second"] = dict(outputs=outputs, losses=losses, gradients=self.tensors(True))
+        return result

@@ -150,7 +150,7 @@ class Layers {
   void perform(std::vector<Need>& needs);
   /// After share_copies: column layers do the copies that are left.
   void settle(std::vector<Need>& needs);
-  void emit();
+  void emit(const std::vector<Need>& needs);
   const LayerPlan& of(ModuleId m) const { return plans_[static_cast<std::size_t>(m)]; }
   LayerPlan& of(ModuleId m) { return plans_[static_cast<std::size_t>(m)]; }
   /// The module whose generated class does what `op` does (the layer itself, or the attention module above it); -1.

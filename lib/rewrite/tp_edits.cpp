@@ -48,7 +48,7 @@ TpEdits tp_edits(const model::Trace& trace, const sharding::Result& result, cons
   resize_fills(ctx, needs);
   tp::share_copies(ctx, layers, needs);
   layers.settle(needs);
-  layers.emit();
+  layers.emit(needs);
   tp::emit_sizes(ctx, layers, needs);
   tp::emit_conversions(ctx, layers, needs);
   ctx.finish();

@@ -408,7 +408,7 @@ void Layers::emit_constructor(const LayerPlan& p) {
   ctx_.decide(call, Purpose::Argument, v);
 }
 
-void Layers::emit() {
+void Layers::emit(const std::vector<Need>& needs) {
   decide_unpacking();
   for (const auto& p : plans_) {
     if (p.form == LayerPlan::None) continue;
@@ -433,8 +433,16 @@ void Layers::emit() {
   for (OpId o : ctx_.result.sharded_random) {
     const Op& op = ctx_.trace.op(o);
     if (dropouts_.count(op.module) || absorbing(op) >= 0) continue;
+    // Drawn whole, alike on all ranks, and sliced afterwards: the original's numbers.
+    if (std::any_of(needs.begin(), needs.end(), [&](const Need& n) { return n.c.op == o && n.c.kind == Conversion::Slice && n.c.on_output; })) continue;
     int axis = op.outputs.empty() ? -1 : ctx_.axis_of(op.outputs[0]);
-    bool ok = op.site && op.site->kind == ExprKind::Call && ctx_.editable(op.frame, op.site) &&
+    // Inside a built-in layer: only when the call is that layer's, else other draws would change with it.
+    bool own = ctx_.index.direct(op);
+    if (int c = own ? -1 : ctx_.index.call_at(op.module, op.clock); c >= 0) {
+      const auto& call = ctx_.trace.calls[static_cast<std::size_t>(c)];
+      own = call.caller == op.frame && call.call == op.site;
+    }
+    bool ok = own && op.site && op.site->kind == ExprKind::Call && ctx_.editable(op.frame, op.site) &&
               ctx_.hand_over(op.frame, op.site, "sharded_random", axis, "random numbers for a sharded tensor: a stream per rank");
     if (!ok) ctx_.refuse(axis, op.site ? op.site->range : Range{}, "random numbers for a sharded tensor are drawn where no call can be edited");
   }

@@ -1,0 +1,439 @@
+#include "rewrite/stage_facts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace shardwright::rewrite::stage {
+
+using model::Op;
+using model::Prim;
+
+// ---- dimensions ----------------------------------------------------------------------------------------------------------
+
+Dims::Dims(const Trace& t) : trace_(t) {
+  int n = 0;
+  for (const auto& x : t.tensors) {
+    offset_.push_back(n);
+    n += static_cast<int>(x.shape.size());
+  }
+  up_.resize(static_cast<std::size_t>(n));
+  for (int i = 0; i < n; ++i) up_[static_cast<std::size_t>(i)] = i;
+  constant_.assign(static_cast<std::size_t>(n), 0);
+  input_.assign(static_cast<std::size_t>(n), 0);
+  for (const Op& op : t.ops) {
+    std::unordered_map<int, int> first;
+    auto label = [&](TensorId x, const std::vector<std::vector<int>>& ls, std::size_t i) {
+      if (i >= ls.size() || x < 0) return;
+      for (std::size_t d = 0; d < ls[i].size() && d < t.tensor(x).shape.size(); ++d) {
+        if (ls[i][d] < 0) continue;
+        const int here = id(x, static_cast<int>(d));
+        auto [it, fresh] = first.emplace(ls[i][d], here);
+        if (!fresh) join(it->second, here);
+      }
+    };
+    auto whole = [&](TensorId a, TensorId b, int except) {
+      if (a < 0 || b < 0 || t.tensor(a).shape.size() != t.tensor(b).shape.size()) return;
+      for (int d = 0; d < static_cast<int>(t.tensor(a).shape.size()); ++d)
+        if (d != except) join(id(a, d), id(b, d));
+    };
+    switch (op.prim) {
+      case Prim::Labelled:
+        for (std::size_t i = 0; i < op.inputs.size(); ++i) label(op.inputs[i].tensor, op.in, i);
+        for (std::size_t i = 0; i < op.outputs.size(); ++i) label(op.outputs[i], op.out, i);
+        break;
+      case Prim::Reshape: reshape(op); break;
+      case Prim::Split: case Prim::Concat:
+        for (const auto& in : op.inputs)
+          for (const TensorId out : op.outputs) whole(in.tensor, out, op.dim);
+        break;
+      default: break;
+    }
+    // Sizes that were written: a dimension of one tensor, or a constant.
+    for (const auto& a : op.size_args) {
+      if (op.outputs.empty() || (a.role != model::SizeArg::Dim && a.role != model::SizeArg::Shape)) continue;
+      const TensorId out = op.outputs[0];
+      for (std::size_t i = 0; i < a.values.size(); ++i) {
+        const int d = a.dim + static_cast<int>(i);
+        if (a.values[i] < 0 || d < 0 || d >= static_cast<int>(t.tensor(out).shape.size())) continue;
+        const Sym* s = i < a.syms.size() ? a.syms[i] : nullptr;
+        if (!s) constant_[static_cast<std::size_t>(id(out, d))] = a.values[i] != 1;
+        else if (s->kind == Sym::Dim && s->tensor >= 0 && s->dim >= 0) join(id(out, d), id(s->tensor, s->dim));
+      }
+    }
+  }
+  for (const auto& x : t.tensors)
+    for (std::size_t d = 0; d < x.shape.size(); ++d) {
+      const auto i = static_cast<std::size_t>(id(x.id, static_cast<int>(d)));
+      if (x.origin == model::Origin::Input) input_[i] = 1;
+      // A parameter's dimension of size 1 is broadcast: it fixes nothing.
+      if ((x.origin == model::Origin::Parameter || x.origin == model::Origin::Buffer) && x.shape[d] != 1) constant_[i] = 1;
+    }
+  std::vector<char> c(constant_.size(), 0);
+  for (int i = 0; i < n; ++i)
+    if (constant_[static_cast<std::size_t>(i)]) c[static_cast<std::size_t>(find(i))] = 1;
+  constant_ = c;
+}
+
+int Dims::id(TensorId t, int d) const { return offset_[static_cast<std::size_t>(t)] + d; }
+
+int Dims::find(int a) const {
+  while (up_[static_cast<std::size_t>(a)] != a) {
+    up_[static_cast<std::size_t>(a)] = up_[static_cast<std::size_t>(up_[static_cast<std::size_t>(a)])];
+    a = up_[static_cast<std::size_t>(a)];
+  }
+  return a;
+}
+
+void Dims::join(int a, int b) { up_[static_cast<std::size_t>(find(a))] = find(b); }
+
+void Dims::reshape(const Op& op) {
+  if (op.inputs.empty() || op.outputs.empty()) return;
+  const TensorId a = op.inputs[0].tensor, b = op.outputs[0];
+  if (a < 0 || b < 0) return;
+  const auto& x = trace_.tensor(a).shape;
+  const auto& y = trace_.tensor(b).shape;
+  std::size_t i = 0, j = 0;
+  std::int64_t p = 1, q = 1;
+  // Products from the left; where both stand at the same product and the next sizes agree, the dimension is the same. A size 1
+  // has no place of its own.
+  while (i < x.size() && j < y.size()) {
+    if (p == q && x[i] == y[j]) {
+      if (x[i] != 1) join(id(a, static_cast<int>(i)), id(b, static_cast<int>(j)));
+      p *= x[i++];
+      q *= y[j++];
+    } else if (x[i] == 1 && p == q) {
+      ++i;
+    } else if (y[j] == 1 && p == q) {
+      ++j;
+    } else if (p * x[i] <= q * y[j]) {
+      p *= x[i++];
+      if (p == q * y[j]) q *= y[j++];
+    } else {
+      q *= y[j++];
+      if (q == p * x[i]) p *= x[i++];
+    }
+  }
+}
+
+bool Dims::same(TensorId a, int da, TensorId b, int db) const { return find(id(a, da)) == find(id(b, db)); }
+bool Dims::constant(TensorId t, int d) const { return constant_[static_cast<std::size_t>(find(id(t, d)))] != 0; }
+
+bool Dims::constant(const Sym* s) const {
+  if (!s) return true;
+  switch (s->kind) {
+    case Sym::Const: return true;
+    case Sym::Dim: return s->tensor >= 0 && s->dim >= 0 && constant(s->tensor, s->dim);
+    case Sym::Other: return false;
+    default: return constant(s->a) && constant(s->b);
+  }
+}
+
+// ---- facts -----------------------------------------------------------------------------------------------------------------
+
+Facts::Facts(const Trace& t) : trace(t), dims(t) {
+  frames_.resize(t.frames.size());
+  for (std::size_t i = 0; i < t.var_writes.size(); ++i) {
+    const auto& w = t.var_writes[i];
+    if (w.frame < 0) continue;
+    auto& f = frames_[static_cast<std::size_t>(w.frame)];
+    f.writes.push_back(static_cast<int>(i));
+    f.by_name[w.name].push_back(static_cast<int>(i));
+  }
+  for (const auto& s : t.steps) {
+    if (s.frame < 0) continue;
+    auto& f = frames_[static_cast<std::size_t>(s.frame)];
+    f.steps.push_back(s.id);
+    f.by_stmt[s.stmt].push_back(s.id);
+  }
+  for (const auto& f : t.frames)
+    if (f.parent >= 0) frames_[static_cast<std::size_t>(f.parent)].callees.push_back(f.id);
+  for (std::size_t i = 0; i < t.calls.size(); ++i)
+    if (t.calls[i].caller >= 0) frames_[static_cast<std::size_t>(t.calls[i].caller)].module_calls.push_back(static_cast<int>(i));
+  flows_.assign(t.tensors.size(), 0);
+  last_use_.assign(t.tensors.size(), -1);
+  for (const auto& x : t.tensors)
+    flows_[static_cast<std::size_t>(x.id)] = x.origin == model::Origin::Input || (x.origin == model::Origin::Result && (x.from_input || x.from_parameter));
+  for (const auto& op : t.ops) {
+    if (op.frame >= 0) frames_[static_cast<std::size_t>(op.frame)].ops.push_back(op.id);
+    bool flow = !op.random.empty();
+    for (const auto& in : op.inputs) {
+      if (in.tensor < 0) continue;
+      last_use_[static_cast<std::size_t>(in.tensor)] = std::max(last_use_[static_cast<std::size_t>(in.tensor)], op.clock);
+      if (t.tensor(in.tensor).origin == model::Origin::Result) flow |= flows_[static_cast<std::size_t>(in.tensor)] != 0;
+    }
+    if (flow && op.clock >= t.forward_begin)
+      for (const TensorId o : op.outputs) flows_[static_cast<std::size_t>(o)] = 1;
+  }
+  for (const TensorId o : model::tensors_of(t.output)) last_use_[static_cast<std::size_t>(o)] = std::numeric_limits<Clock>::max();
+}
+
+int Facts::version(FrameId f, const std::string& name, Clock clock) const {
+  const auto& names = frame(f).by_name;
+  const auto it = names.find(name);
+  if (it == names.end()) return -1;
+  int found = -1;
+  for (const int w : it->second) {
+    if (trace.var_writes[static_cast<std::size_t>(w)].clock >= clock) break;
+    found = w;
+  }
+  return found;
+}
+
+bool Facts::executed(FrameId f, const Stmt* s, Clock from, Clock to) const { return step_at(f, s, from, to) >= 0; }
+
+StepId Facts::step_at(FrameId f, const Stmt* s, Clock from, Clock to) const {
+  const auto it = frame(f).by_stmt.find(s);
+  if (it == frame(f).by_stmt.end()) return -1;
+  for (const StepId i : it->second) {
+    const auto& st = trace.step(i);
+    if (st.end > from && st.begin < to) return i;
+  }
+  return -1;
+}
+
+int Facts::iterations(FrameId f, const Stmt* loop, Clock from, Clock to) const {
+  int n = 0;
+  for (const StepId i : frame(f).steps) {
+    const auto& s = trace.step(i);
+    if (s.end <= from || s.begin >= to) continue;
+    for (const auto& it : s.iters)
+      if (it.loop == loop) n = std::max(n, it.index + 1);
+  }
+  return n;
+}
+
+bool Facts::flows(const Binding& b) const {
+  for (const TensorId t : model::tensors_of(b))
+    if (flows(t)) return true;
+  return false;
+}
+
+Clock Facts::born(TensorId t) const {
+  const auto& x = trace.tensor(t);
+  return x.producer >= 0 ? trace.op(x.producer).clock : 0;
+}
+
+std::pair<std::size_t, std::size_t> Facts::ops_between(Clock from, Clock to) const {
+  auto before = [](const Op& o, Clock c) { return o.clock < c; };
+  const auto a = std::lower_bound(trace.ops.begin(), trace.ops.end(), from, before);
+  const auto b = std::lower_bound(a, trace.ops.end(), to, before);
+  return {static_cast<std::size_t>(a - trace.ops.begin()), static_cast<std::size_t>(b - trace.ops.begin())};
+}
+
+bool Facts::repeatable(Clock from, Clock to) const {
+  const auto [a, b] = ops_between(from, to);
+  for (std::size_t i = a; i < b; ++i) {
+    for (const TensorId o : trace.ops[i].outputs)
+      if (flows(o)) return false;
+    // An operation in place on something that flows.
+    if (!trace.ops[i].random.empty()) return false;
+  }
+  return true;
+}
+
+bool Facts::calls_inside(FrameId f, StepId step, const Expr* e) const {
+  const auto& s = trace.step(step);
+  for (const FrameId c : frame(f).callees) {
+    const auto& x = trace.frame(c);
+    if (x.call && x.begin >= s.begin && x.begin < s.end && e->range.contains(x.call->range)) return true;
+  }
+  for (const int i : frame(f).module_calls) {
+    const auto& c = trace.calls[static_cast<std::size_t>(i)];
+    if (c.call && c.begin >= s.begin && c.begin < s.end && e->range.contains(c.call->range)) return true;
+  }
+  return false;
+}
+
+std::vector<OpId> Facts::ops_inside(FrameId f, StepId step, const Expr* e) const {
+  std::vector<OpId> out;
+  const auto& s = trace.step(step);
+  for (const OpId o : frame(f).ops) {
+    const Op& op = trace.op(o);
+    if (op.clock >= s.begin && op.clock < s.end && op.site && e->range.contains(op.site->range)) out.push_back(o);
+  }
+  return out;
+}
+
+std::optional<Binding> Facts::value(FrameId f, const FunctionIndex& index, const Expr* e, StepId step) const {
+  const auto& s = trace.step(step);
+  Binding b;
+  switch (e->kind) {
+    case ExprKind::None: b.kind = Binding::None; return b;
+    case ExprKind::True: case ExprKind::False: b.kind = Binding::Bool; b.integer = e->kind == ExprKind::True; return b;
+    case ExprKind::Int: b.kind = Binding::Int; b.integer = e->integer; return b;
+    case ExprKind::Float: b.kind = Binding::Float; b.number = e->number; return b;
+    case ExprKind::String: b.kind = Binding::Str; b.text = e->text; return b;
+    case ExprKind::Name: return contents(f, index, e->text, s.begin);
+    case ExprKind::Tuple: case ExprKind::List: {
+      b.kind = Binding::Sequence;
+      b.text = e->kind == ExprKind::Tuple ? "tuple" : "list";
+      for (const Expr* k : e->kids) {
+        auto v = value(f, index, k, step);
+        if (!v) return std::nullopt;
+        b.items.emplace_back("", std::move(*v));
+      }
+      return b;
+    }
+    case ExprKind::Subscript: {
+      const Expr* key = e->kids[1];
+      if (const auto base = value(f, index, e->kids[0], step); base && base->kind == Binding::Sequence) {
+        std::int64_t i = 0;
+        if (key->kind == ExprKind::Int) i = key->integer;
+        else if (key->kind == ExprKind::Unary && key->text == "-" && key->kids[0]->kind == ExprKind::Int) i = -key->kids[0]->integer;
+        else return std::nullopt;
+        if (i < 0) i += static_cast<std::int64_t>(base->items.size());
+        if (i >= 0 && i < static_cast<std::int64_t>(base->items.size())) return base->items[static_cast<std::size_t>(i)].second;
+        return std::nullopt;
+      }
+      break;
+    }
+    default: break;
+  }
+  for (const int i : frame(f).module_calls) {
+    const auto& c = trace.calls[static_cast<std::size_t>(i)];
+    if (c.call == e && c.begin >= s.begin && c.begin < s.end) return c.result;
+  }
+  for (const OpId o : frame(f).ops) {
+    const Op& op = trace.op(o);
+    if (op.site == e && op.clock >= s.begin && op.clock < s.end && op.outputs.size() == 1) {
+      b.kind = Binding::Tensor;
+      b.tensor = op.outputs[0];
+      if (s.stmt && s.stmt->kind == StmtKind::AugAssign) break;  // the sum itself has the right-hand side as its site, too
+    }
+  }
+  if (b.kind == Binding::Tensor) return b;
+  // The value may have been bound to a name by this very statement.
+  if (s.stmt && s.stmt->kind == StmtKind::Assign && s.stmt->value == e && s.stmt->targets.size() == 1 && s.stmt->targets[0]->kind == ExprKind::Name)
+    for (const int w : frame(f).writes)
+      if (trace.var_writes[static_cast<std::size_t>(w)].step == step) return trace.var_writes[static_cast<std::size_t>(w)].value;
+  // A user function's result, when it is returned as a variable.
+  for (const FrameId c : frame(f).callees) {
+    const auto& x = trace.frame(c);
+    if (x.call != e || x.begin < s.begin || x.begin >= s.end || !x.function) continue;
+    for (auto it = frame(c).steps.rbegin(); it != frame(c).steps.rend(); ++it) {
+      const Stmt* r = trace.step(*it).stmt;
+      if (!r || r->kind != StmtKind::Return || !r->value) continue;
+      const FunctionIndex inner(*x.function);
+      return value(c, inner, r->value, *it);
+    }
+  }
+  return std::nullopt;
+}
+
+namespace {
+bool mutator(const std::string& m) {
+  return m == "append" || m == "extend" || m == "insert" || m == "pop" || m == "popleft" || m == "appendleft" || m == "clear" || m == "update" ||
+         m == "remove" || m == "reverse" || m == "sort" || m == "setdefault";
+}
+}  // namespace
+
+std::optional<Binding> Facts::contents(FrameId f, const FunctionIndex& index, const std::string& name, Clock clock) const {
+  const int w = version(f, name, clock);
+  if (w < 0) return std::nullopt;
+  Binding b = trace.var_writes[static_cast<std::size_t>(w)].value;
+  if (b.kind != Binding::Sequence && b.kind != Binding::Mapping && b.kind != Binding::Object) return b;
+  const Clock from = trace.var_writes[static_cast<std::size_t>(w)].clock;
+  for (const StepId id : frame(f).steps) {
+    const auto& s = trace.step(id);
+    if (s.begin < from || s.begin >= clock || !s.stmt) continue;
+    const Stmt* st = s.stmt;
+    if (st->kind == StmtKind::AugAssign && st->targets[0]->kind == ExprKind::Name && st->targets[0]->text == name) continue;  // a write of its own
+    // x[i] = v, x.a = v
+    if (st->kind == StmtKind::Assign)
+      for (const Expr* t : st->targets) {
+        if ((t->kind != ExprKind::Subscript && t->kind != ExprKind::Attribute) || t->kids[0]->kind != ExprKind::Name || t->kids[0]->text != name) continue;
+        auto v = value(f, index, st->value, id);
+        std::string key;
+        if (t->kind == ExprKind::Attribute) key = t->text;
+        else if (b.kind == Binding::Mapping && t->kids[1]->kind == ExprKind::String) key = t->kids[1]->text;
+        else if (b.kind == Binding::Sequence && t->kids[1]->kind == ExprKind::Int && v && t->kids[1]->integer >= 0 &&
+                 t->kids[1]->integer < static_cast<std::int64_t>(b.items.size())) {
+          b.items[static_cast<std::size_t>(t->kids[1]->integer)].second = *v;
+          continue;
+        } else return std::nullopt;
+        if (!v) return std::nullopt;
+        auto it = std::find_if(b.items.begin(), b.items.end(), [&](const auto& x) { return x.first == key; });
+        if (it != b.items.end()) it->second = *v;
+        else b.items.emplace_back(key, *v);
+      }
+    if (st->kind == StmtKind::Delete)
+      for (const Expr* t : st->targets)
+        if (t->kind == ExprKind::Subscript && t->kids[0]->kind == ExprKind::Name && t->kids[0]->text == name) return std::nullopt;
+    // x.append(v) and its like, anywhere in the statement
+    std::vector<const Expr*> calls;
+    auto find = [&](auto&& self, const Expr* e) -> void {
+      if (!e || e->kind == ExprKind::Lambda) return;
+      for (const Expr* k : in_evaluation_order(e)) self(self, k);
+      if (e->kind == ExprKind::Call && e->kids[0]->kind == ExprKind::Attribute && e->kids[0]->kids[0]->kind == ExprKind::Name &&
+          e->kids[0]->kids[0]->text == name && mutator(e->kids[0]->text))
+        calls.push_back(e);
+    };
+    if (st->kind != StmtKind::For && st->kind != StmtKind::If && st->kind != StmtKind::With && st->kind != StmtKind::While && st->kind != StmtKind::FunctionDef)
+      find(find, st->value);
+    else if (st->kind == StmtKind::For) find(find, st->value);
+    for (const Expr* c : calls) {
+      const std::string& m = c->kids[0]->text;
+      if (b.kind != Binding::Sequence) {
+        if (b.kind == Binding::Mapping) return std::nullopt;
+        continue;
+      }
+      auto& items = b.items;
+      if (m == "append" && c->args.size() == 1) {
+        auto v = value(f, index, c->args[0].value, id);
+        if (!v) return std::nullopt;
+        items.emplace_back("", *v);
+      } else if (m == "extend" && c->args.size() == 1) {
+        auto v = value(f, index, c->args[0].value, id);
+        if (!v || v->kind != Binding::Sequence) return std::nullopt;
+        for (auto& x : v->items) items.push_back(x);
+      } else if (m == "pop" && c->args.empty() && !items.empty()) {
+        items.pop_back();
+      } else if ((m == "pop" && c->args.size() == 1 && c->args[0].value->kind == ExprKind::Int && c->args[0].value->integer == 0) || m == "popleft") {
+        if (!items.empty()) items.erase(items.begin());
+      } else if (m == "insert" && c->args.size() == 2 && c->args[0].value->kind == ExprKind::Int && c->args[0].value->integer == 0) {
+        auto v = value(f, index, c->args[1].value, id);
+        if (!v) return std::nullopt;
+        items.insert(items.begin(), {"", *v});
+      } else if (m == "reverse") {
+        std::reverse(items.begin(), items.end());
+      } else if (m == "clear") {
+        items.clear();
+      } else {
+        return std::nullopt;
+      }
+    }
+  }
+  return b;
+}
+
+std::string python_string(const std::string& s) {
+  std::string out = "\"";
+  for (const char c : s) {
+    if (c == '"' || c == '\\') out += '\\';
+    if (c == '\n') out += "\\n";
+    else out += c;
+  }
+  return out + "\"";
+}
+
+std::optional<std::string> literal(const Binding& b) {
+  switch (b.kind) {
+    case Binding::None: return "None";
+    case Binding::Bool: return b.integer ? "True" : "False";
+    case Binding::Int: return std::to_string(b.integer);
+    case Binding::Float: {
+      if (std::isinf(b.number)) return b.number > 0 ? "float(\"inf\")" : "-float(\"inf\")";
+      if (std::isnan(b.number)) return "float(\"nan\")";
+      std::string s = fmt::format("{}", b.number);
+      if (s.find_first_of(".en") == std::string::npos) s += ".0";
+      return s;
+    }
+    case Binding::Str: return python_string(b.text);
+    default: return std::nullopt;
+  }
+}
+
+}  // namespace shardwright::rewrite::stage

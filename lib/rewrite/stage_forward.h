@@ -1,0 +1,26 @@
+// Text of the methods that a cut divides. Internal to the stage slicer.
+#pragma once
+#include <functional>
+#include <string>
+
+#include "rewrite/stage_slice.h"
+
+namespace shardwright::rewrite::stage {
+
+using RenderText = std::function<std::string(Range)>;
+
+/// What the text of a method uses beyond the original's names.
+struct Uses {
+  bool islice = false;
+  bool absent = false;
+  bool drop_unused = false;
+  std::vector<std::string> imports;   ///< whole statements
+};
+
+/// The method of a frame in a stage, from `def`. `lo_view`/`hi_view`: the stage's cuts (nullptr at the ends).
+std::string method_text(const Context& c, const FrameSlice& f, const CutView* lo_view, const CutView* hi_view, const RenderText& render, Uses& uses);
+
+/// `super()` in text that moves into another class: an edit for each.
+std::vector<Edit> explicit_super(const Function& f);
+
+}  // namespace shardwright::rewrite::stage

@@ -1,0 +1,655 @@
+#include "rewrite/stage_init.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "program/visit.h"
+
+namespace shardwright::rewrite::stage {
+
+namespace {
+
+std::string self_name(const Function* f) { return f->parameters.empty() ? "self" : f->parameters[0].name; }
+
+void for_statements(const Block& b, const std::function<void(const Stmt*)>& visit) {
+  program::walk(b, [&](const Stmt* s) {
+    visit(s);
+    return s->kind != StmtKind::FunctionDef && s->kind != StmtKind::ClassDef;
+  });
+}
+
+bool simple(const Stmt* s) {
+  return s->kind == StmtKind::Assign || s->kind == StmtKind::AnnAssign || s->kind == StmtKind::AugAssign || s->kind == StmtKind::Expression || s->kind == StmtKind::Delete || s->kind == StmtKind::Assert;
+}
+
+}  // namespace
+
+InitSlice::InitSlice(const Context& c, const Use& use, int stage, ModuleId m) : c_(c), use_(use), stage_(stage), module_(m) {
+  collect();
+  if (!use_.divided(stage, m)) {
+    sites();
+    return;
+  }
+  rounds();
+  sites();
+  guards();
+}
+
+void InitSlice::collect() {
+  const Trace& t = c_.trace;
+  for (const auto& f : t.frames) {
+    if (!f.init || f.builtin || f.self != module_ || !f.function || !f.function->owner) continue;
+    if (std::find(functions_.begin(), functions_.end(), f.function) == functions_.end()) functions_.push_back(f.function);
+    frames_[f.function].push_back(f.id);
+  }
+}
+
+/// Not called by a statement that was dropped.
+bool InitSlice::live_frame(FrameId f) const {
+  const Trace& t = c_.trace;
+  for (FrameId x = f; x >= 0; x = t.frame(x).parent) {
+    const auto& fr = t.frame(x);
+    if (fr.self != module_ || fr.step < 0 || fr.parent < 0 || t.frame(fr.parent).self != module_) break;
+    for (const Stmt* s : c_.index(fr.parent).chain(t.step(fr.step).stmt))
+      if (drop_.count(s)) return false;
+  }
+  return true;
+}
+
+bool InitSlice::unheld(const model::AttrWrite& w) const {
+  if (late_.count({w.owner, w.name})) return false;
+  switch (w.kind) {
+    case model::AttrWrite::Child: return w.value.module >= 0 && !use_.holds(stage_, w.value.module);
+    case model::AttrWrite::Parameter: case model::AttrWrite::Buffer:
+      return use_.holds(stage_, w.owner) ? !use_.holds(stage_, Named{w.owner, w.name}) : true;
+    default: return false;
+  }
+}
+
+bool InitSlice::reads_dropped(const Function* f, const Stmt* s, std::vector<std::pair<ModuleId, std::string>>* which) const {
+  bool found = false;
+  auto expr = [&](const Expr* top) {
+    program::walk(top, [&](const Expr* e) {
+      if (e->kind != ExprKind::Attribute && e->kind != ExprKind::Subscript) return true;
+      std::vector<std::pair<ModuleId, std::string>> passed;
+      use_.resolve(module_, e, self_name(f), &passed);
+      for (const auto& [m, attr] : passed) {
+        if (late_.count({m, attr})) continue;
+        for (const auto& [name, child] : c_.trace.module(m).children)
+          if (name == attr && child >= 0 && !use_.holds(stage_, child)) {
+            found = true;
+            if (which) which->emplace_back(m, attr);
+          }
+        for (const auto& p : c_.trace.module(m).params)
+          if (p.attr == attr && p.tensor >= 0 && !use_.holds(stage_, Named{m, attr})) {
+            found = true;
+            if (which) which->emplace_back(m, attr);
+          }
+      }
+      return true;
+    });
+  };
+  for (const Expr* e : s->targets) {
+    // The target `self.x` itself is written, not read; what leads to it is read.
+    if (e->kind == ExprKind::Attribute || e->kind == ExprKind::Subscript) expr(e->kids[0]);
+    else if (e->kind == ExprKind::Tuple)
+      for (const Expr* k : e->kids)
+        if (k->kind == ExprKind::Attribute) expr(k->kids[0]);
+  }
+  if (s->value) expr(s->value);
+  if (s->extra) expr(s->extra);
+  return found;
+}
+
+/// Does code that stays need something that the statement binds?
+bool InitSlice::needed_later(const Function* f, const Stmt* s) const {
+  const Trace& t = c_.trace;
+  // Plain attributes.
+  for (const FrameId id : frames_.at(f)) {
+    const auto it = c_.facts.frame(id).by_stmt.find(s);
+    if (it == c_.facts.frame(id).by_stmt.end()) continue;
+    for (const StepId step : it->second) {
+      const auto& st = t.step(step);
+      for (const auto& w : t.attr_writes) {
+        if (w.clock < st.begin || w.clock >= st.end) continue;
+        if (w.kind == model::AttrWrite::Plain) {
+          if (use_.mentions(stage_).any.count(w.name)) return true;
+          for (const Function* g : functions_) {
+            bool read = false;
+            for_statements(g->body, [&](const Stmt* k) {
+              if (k == s || drop_.count(k)) return;
+              program::for_each_expr(k, [&](const Expr* e) {
+                program::walk(e, [&](const Expr* x) {
+                  const bool target = std::find(k->targets.begin(), k->targets.end(), x) != k->targets.end();
+                  read |= x->kind == ExprKind::Attribute && x->text == w.name && !target;
+                  return true;
+                });
+              });
+            });
+            if (read) return true;
+          }
+        } else if (!unheld(w)) {
+          return true;
+        }
+      }
+    }
+  }
+  // Local names.
+  for (const auto& name : own_writes(s)) {
+    bool read = false;
+    for_statements(f->body, [&](const Stmt* k) {
+      if (k == s || drop_.count(k)) return;
+      for (const auto& r : own_reads(k)) read |= r.name == name;
+    });
+    if (read) return true;
+  }
+  return false;
+}
+
+bool InitSlice::round() {
+  const Trace& t = c_.trace;
+  bool changed = false;
+  for (const Function* f : functions_) {
+    for_statements(f->body, [&](const Stmt* s) {
+      if (!simple(s) || drop_.count(s)) return;
+      for (const Stmt* up : c_.index(f).chain(s))
+        if (drop_.count(up)) return;
+      // What it makes for modules.
+      int held = 0, other = 0, ran = 0;
+      bool plain = false;
+      std::vector<const model::AttrWrite*> writes;
+      for (const FrameId id : frames_.at(f)) {
+        if (!live_frame(id)) continue;
+        const auto it = c_.facts.frame(id).by_stmt.find(s);
+        if (it == c_.facts.frame(id).by_stmt.end()) continue;
+        for (const StepId step : it->second) {
+          ++ran;
+          const auto& st = t.step(step);
+          for (const auto& w : t.attr_writes) {
+            if (w.clock < st.begin || w.clock >= st.end) continue;
+            // Only what happens to this module, or through it to others; what a constructor does inside is its own affair.
+            if (w.owner != module_ && !(w.frame >= 0 && t.frame(w.frame).self == module_)) continue;
+            if (w.kind == model::AttrWrite::Plain) {
+              plain = true;
+              continue;
+            }
+            writes.push_back(&w);
+            (unheld(w) ? other : held)++;
+          }
+        }
+      }
+      if (ran == 0) return;
+      std::vector<std::pair<ModuleId, std::string>> which;
+      const bool reads = reads_dropped(f, s, &which);
+      if (other > 0 && held == 0 && !plain) {
+        // Code that stays asks for the attribute: it must be there.
+        bool mentioned = false, parameter = false;
+        for (const auto* w : writes) {
+          mentioned |= use_.mentions(stage_).of_module.count({w->owner, w->name}) != 0;
+          parameter |= w->kind != model::AttrWrite::Child;
+        }
+        if (mentioned && !parameter && s->kind == StmtKind::Assign && s->value && s->targets.size() == 1 && s->targets[0]->kind == ExprKind::Attribute) {
+          if (absent_.emplace(s, f).second) changed = true;
+          return;
+        }
+        if (!mentioned && !needed_later(f, s)) {
+          drop_.insert(s);
+          changed = true;
+          return;
+        }
+        for (const auto* w : writes) changed |= late_.emplace(w->owner, w->name).second;
+        narrow_ = true;
+        return;
+      }
+      if (!reads) return;
+      if (held == 0 && !needed_later(f, s)) {
+        drop_.insert(s);
+        changed = true;
+        return;
+      }
+      // Ties a held parameter to a dropped one: it simply stays itself.
+      bool tie = s->kind == StmtKind::Assign && s->value && s->value->kind == ExprKind::Attribute && held > 0;
+      for (const auto* w : writes) tie &= w->kind == model::AttrWrite::Parameter && w->owner != module_;
+      if (tie) {
+        drop_.insert(s);
+        changed = true;
+        return;
+      }
+      for (const auto& x : which) changed |= late_.insert(x).second;
+      narrow_ = true;
+    });
+  }
+  return changed;
+}
+
+void InitSlice::rounds() {
+  for (int i = 0; i < 50 && round(); ++i) {
+    // A thing that must be built after all brings back the statements that make it.
+    std::vector<const Stmt*> back;
+    for (const Stmt* s : drop_)
+      for (const Function* f : functions_)
+        for (const FrameId id : frames_.at(f)) {
+          const auto it = c_.facts.frame(id).by_stmt.find(s);
+          if (it == c_.facts.frame(id).by_stmt.end()) continue;
+          for (const StepId step : it->second)
+            for (const auto& w : c_.trace.attr_writes)
+              if (w.clock >= c_.trace.step(step).begin && w.clock < c_.trace.step(step).end && late_.count({w.owner, w.name})) back.push_back(s);
+        }
+    for (const Stmt* s : back) drop_.erase(s);
+    for (auto it = absent_.begin(); it != absent_.end();) {
+      bool late = false;
+      for (const FrameId id : frames_.at(it->second)) {
+        const auto at = c_.facts.frame(id).by_stmt.find(it->first);
+        if (at == c_.facts.frame(id).by_stmt.end()) continue;
+        for (const StepId step : at->second)
+          for (const auto& w : c_.trace.attr_writes)
+            if (w.clock >= c_.trace.step(step).begin && w.clock < c_.trace.step(step).end && late_.count({w.owner, w.name})) late = true;
+      }
+      it = late ? absent_.erase(it) : std::next(it);
+    }
+  }
+  // Locals that only dropped statements read go, too, when making them does nothing else.
+  for (bool again = true; again;) {
+    again = false;
+    for (const Function* f : functions_)
+      for_statements(f->body, [&](const Stmt* s) {
+        if (s->kind != StmtKind::Assign || drop_.count(s) || s->targets.size() != 1 || s->targets[0]->kind != ExprKind::Name) return;
+        const std::string& name = s->targets[0]->text;
+        bool read_by_dropped = false, read_by_kept = false;
+        for_statements(f->body, [&](const Stmt* k) {
+          if (k == s) return;
+          bool gone = false;
+          for (const Stmt* up : c_.index(f).chain(k)) gone |= drop_.count(up) != 0;
+          for (const auto& r : own_reads(k))
+            if (r.name == name) (gone ? read_by_dropped : read_by_kept) = true;
+          if (k->kind == StmtKind::FunctionDef) {
+            program::NameSet n;
+            program::names_read(k, n);
+            read_by_kept |= n.contains(name);
+          }
+        });
+        if (!read_by_dropped || read_by_kept) return;
+        bool effects = false;
+        for (const FrameId id : frames_.at(f)) {
+          const auto it = c_.facts.frame(id).by_stmt.find(s);
+          if (it == c_.facts.frame(id).by_stmt.end()) continue;
+          for (const StepId step : it->second)
+            for (const auto& w : c_.trace.attr_writes)
+              effects |= w.clock >= c_.trace.step(step).begin && w.clock < c_.trace.step(step).end && !(w.owner >= 0 && !use_.holds(stage_, w.owner) && w.owner != module_);
+        }
+        if (effects) return;
+        drop_.insert(s);
+        again = true;
+      });
+  }
+}
+
+// ---- constructor calls that make held and other objects --------------------------------------------------------------------
+
+bool InitSlice::container_call(const Expr* call) const {
+  const Expr* f = call->kids[0];
+  static const std::set<std::string> names{"ModuleList", "Sequential", "ModuleDict", "OrderedDict", "dict", "list", "tuple", "append", "extend", "insert", "add_module", "register_module", "setattr", "update"};
+  return (f->kind == ExprKind::Name || f->kind == ExprKind::Attribute) && names.count(f->text) != 0;
+}
+
+std::string InitSlice::condition(const std::set<int>& held, int total, const std::string& var) const {
+  const int a = *held.begin(), b = *held.rbegin() + 1;
+  if (static_cast<int>(held.size()) == b - a) {
+    if (b - a == 1) return fmt::format("{} == {}", var, a);
+    if (a == 0) return fmt::format("{} < {}", var, b);
+    if (b == total) return fmt::format("{} >= {}", var, a);
+    return fmt::format("{} <= {} < {}", a, var, b);
+  }
+  return fmt::format("{} in ({})", var, fmt::join(held, ", "));
+}
+
+/// The variable that counts a loop's iterations from 0; the loop's header is changed when it has none.
+const InitSlice::Counter* InitSlice::counter_for(const Function* f, const void* loop, int clause) {
+  if (auto it = counters_.find(loop); it != counters_.end()) return it->second.name.empty() ? nullptr : &it->second;
+  Counter& c = counters_[loop];
+  const Expr *target = nullptr, *iterable = nullptr;
+  program::NameSet inside;
+  for_statements(f->body, [&](const Stmt* s) {
+    if (s == loop && s->kind == StmtKind::For) {
+      target = s->targets[0];
+      iterable = s->value;
+      program::names_written(s->body, inside);
+    }
+    program::walk_exprs(Block{const_cast<Stmt*>(s)}, [&](const Expr* e) {
+      if (e == loop && clause < static_cast<int>(e->clauses.size())) {
+        // Later clauses repeat an iteration; conditions skip some.
+        if (e->clauses.size() == 1 && e->clauses[0].conditions.empty()) {
+          target = e->clauses[0].target;
+          iterable = e->clauses[0].iterable;
+        }
+      }
+      return true;
+    });
+  });
+  if (!target || !iterable) return nullptr;
+  const bool call = iterable->kind == ExprKind::Call && iterable->kids[0]->kind == ExprKind::Name;
+  const bool range = call && iterable->kids[0]->text == "range" && iterable->args.size() == 1;
+  const bool enumerate = call && iterable->kids[0]->text == "enumerate" && iterable->args.size() == 1 && target->kind == ExprKind::Tuple && target->kids.size() == 2 &&
+                         target->kids[0]->kind == ExprKind::Name;
+  program::NameSet used;
+  program::names_read(f->body, used);
+  program::names_written(f->body, used);
+  for (const auto& p : f->parameters) used.add(p.name);
+  auto fresh = [&] {
+    for (const char* n : {"i", "j", "k", "index"})
+      if (!used.contains(n)) return std::string(n);
+    for (int i = 0;; ++i)
+      if (!used.contains("i" + std::to_string(i))) return "i" + std::to_string(i);
+  };
+  if (range && target->kind == ExprKind::Name) {
+    if (target->text == "_" || inside.contains(target->text)) {
+      if (target->text != "_") return nullptr;
+      c.name = fresh();
+      c.edits.push_back({target->range, c.name});
+    } else {
+      c.name = target->text;
+    }
+    return &c;
+  }
+  if (enumerate && !inside.contains(target->kids[0]->text)) {
+    c.name = target->kids[0]->text;
+    if (c.name == "_") {
+      c.name = fresh();
+      c.edits.push_back({target->kids[0]->range, c.name});
+    }
+    return &c;
+  }
+  c.name = fresh();
+  const bool wrap = target->kind == ExprKind::Tuple && c_.text(target->range)[0] != '(';
+  c.edits.push_back({{target->range.file, target->range.begin, target->range.begin}, c.name + ", " + (wrap ? "(" : "")});
+  if (wrap) c.edits.push_back({{target->range.file, target->range.end, target->range.end}, ")"});
+  const Range it = iterable->kind == ExprKind::GeneratorExp ? iterable->range : iterable->outer;
+  c.edits.push_back({{it.file, it.begin, it.begin}, "enumerate("});
+  c.edits.push_back({{it.file, it.end, it.end}, ")"});
+  return &c;
+}
+
+void InitSlice::sites() {
+  for (const Function* f : functions_)
+    for_statements(f->body, [&](const Stmt* s) {
+      for (const Stmt* up : c_.index(f).chain(s))
+        if (drop_.count(up) || absent_.count(up)) return;
+      const bool target_ok = s->kind != StmtKind::For && s->kind != StmtKind::If && s->kind != StmtKind::While && s->kind != StmtKind::With;
+      program::for_each_expr(s, [&](const Expr* e) { visit_sites(f, s, e, target_ok && e == s->value); });
+    });
+  for (const auto& [s, f] : absent_) {
+    edits_[f].push_back({s->value->outer, "Absent()"});
+    uses_absent_ = true;
+  }
+  for (const void* loop : used_counters_)
+    for (const Edit& e : counters_[loop].edits)
+      for (const Function* f : functions_)
+        if (f->range.contains(e.range)) edits_[f].push_back(e);
+}
+
+void InitSlice::visit_sites(const Function* f, const Stmt* s, const Expr* e, bool ok) {
+  if (!e || e->kind == ExprKind::Lambda) return;
+  if (e->kind == ExprKind::Call) {
+    site(f, s, e, ok);
+    const bool inner = ok && container_call(e);
+    visit_sites(f, s, e->kids[0], false);
+    for (const auto& a : e->args) visit_sites(f, s, a.value, inner || (container_call(e) && s->kind == StmtKind::Expression));
+    return;
+  }
+  const bool transparent = e->kind == ExprKind::List || e->kind == ExprKind::Tuple || e->kind == ExprKind::Starred || e->kind == ExprKind::ListComp ||
+                           e->kind == ExprKind::GeneratorExp || e->kind == ExprKind::Dict || e->kind == ExprKind::Conditional || e->kind == ExprKind::DictComp ||
+                           e->kind == ExprKind::Binary;
+  program::for_each_child(e, [&](const Expr* k) { visit_sites(f, s, k, ok && transparent); });
+}
+
+void InitSlice::site(const Function* f, const Stmt* s, const Expr* e, bool ok) {
+  const Trace& t = c_.trace;
+  struct Made { ModuleId m; bool held; bool partial; int index; };
+  std::vector<Made> made;
+  const void* loop = nullptr;
+  int clause = 0;
+  bool one_loop = true;
+  for (const auto& m : t.modules) {
+    if (m.construct_call != e || m.construct_frame < 0 || m.cloned_from >= 0) continue;
+    const auto& frames = frames_.at(f);
+    if (std::find(frames.begin(), frames.end(), m.construct_frame) == frames.end() || !live_frame(m.construct_frame)) continue;
+    // Registered nowhere (a prototype that is copied): as it is.
+    if (m.id != 0 && m.parent < 0) return;
+    // Inside something that is not built either.
+    ModuleId up = m.parent;
+    bool outer_gone = false;
+    while (up >= 0 && up != module_) {
+      if (t.module(up).construct_frame == m.construct_frame && !use_.holds(stage_, up) && t.module(up).construct_call &&
+          t.module(up).construct_call->range.contains(e->range) && t.module(up).construct_call != e)
+        outer_gone = true;
+      up = t.module(up).parent;
+    }
+    if (outer_gone) continue;
+    Made x{m.id, use_.holds(stage_, m.id) || late_.count({m.parent, m.attr}) != 0, false, 0};
+    x.partial = std::find(use_.partial(stage_).begin(), use_.partial(stage_).end(), m.id) != use_.partial(stage_).end();
+    if (m.construct_iters.empty()) {
+      one_loop = false;
+    } else {
+      const auto& last = m.construct_iters.back();
+      if (loop && loop != last.loop) one_loop = false;
+      loop = last.loop;
+      clause = last.clause;
+      x.index = last.index;
+    }
+    made.push_back(x);
+  }
+  if (made.empty()) return;
+  std::set<int> held, other, whole, partial;
+  for (const Made& x : made) {
+    (x.held ? held : other).insert(x.index);
+    if (x.held) (x.partial ? partial : whole).insert(x.index);
+  }
+  const auto total = made.size();
+  // The specialiser picks the class by a counter where some objects are held in part.
+  if (one_loop && loop && !partial.empty() && (partial.size() > 1 || !whole.empty()))
+    if (counter_for(f, loop, clause)) used_counters_.insert(loop);
+  if (other.empty()) return;
+  if (!ok) {
+    narrow_ = true;
+    return;
+  }
+  if (held.empty()) {
+    edits_[f].push_back({e->outer, "Absent()"});
+    uses_absent_ = true;
+    return;
+  }
+  bool both = false;
+  for (const int i : held) both |= other.count(i) != 0;
+  const Counter* counter = one_loop && loop && !both ? counter_for(f, loop, clause) : nullptr;
+  if (!counter) {
+    narrow_ = true;
+    return;
+  }
+  used_counters_.insert(loop);
+  int n = 0;
+  for (const Made& x : made) n = std::max(n, x.index + 1);
+  const std::string cond = condition(held, n, counter->name);
+  // Below a long constructor call the condition gets a line of its own.
+  const std::string source = c_.text(e->range);
+  std::string glue = " ";
+  const bool in_brackets = c_.index(f).parent(e) != nullptr;
+  if (source.find('\n') != std::string::npos && in_brackets) {
+    std::size_t col = 0;
+    const std::string& file = c_.sources.file(e->range.file).text;
+    std::uint32_t at = e->range.begin;
+    while (at > 0 && file[at - 1] != '\n') --at;
+    while (file[at + col] == ' ') ++col;
+    glue = "\n" + std::string(col, ' ');
+  }
+  edits_[f].push_back({{e->outer.file, e->outer.end, e->outer.end}, glue + "if " + cond + " else Absent()"});
+  uses_absent_ = true;
+  (void)s;
+  (void)total;
+}
+
+// ---- loops over containers with gaps ------------------------------------------------------------------------------------------
+
+void InitSlice::guards() {
+  const Trace& t = c_.trace;
+  for (const Function* f : functions_)
+    for_statements(f->body, [&](const Stmt* s) {
+      if (s->kind != StmtKind::For || s->body.empty()) return;
+      for (const Stmt* up : c_.index(f).chain(s))
+        if (drop_.count(up)) return;
+      program::NameSet targets;
+      for (const Expr* e : s->targets) program::target_names(e, targets);
+      for (const auto& name : targets.names()) {
+        bool gaps = false;
+        std::set<std::string> missing;   // attributes that some object held in part lacks
+        for (const FrameId id : frames_.at(f)) {
+          const auto w = c_.facts.frame(id).by_name.find(name);
+          if (w == c_.facts.frame(id).by_name.end()) continue;
+          for (const int i : w->second) {
+            const auto& vw = t.var_writes[static_cast<std::size_t>(i)];
+            if (vw.step < 0 || t.step(vw.step).stmt != s || vw.value.kind != Binding::Module || vw.value.module < 0) continue;
+            if (!use_.holds(stage_, vw.value.module)) {
+              gaps = true;
+            } else if (use_.divided(stage_, vw.value.module)) {
+              for (const auto& [attr, child] : t.module(vw.value.module).children)
+                if (child >= 0 && !use_.holds(stage_, child)) missing.insert(attr);
+              for (const auto& p : t.module(vw.value.module).params)
+                if (!use_.holds(stage_, Named{vw.value.module, p.attr})) missing.insert(p.attr);
+            }
+          }
+        }
+        bool touched = false;
+        std::map<const Stmt*, std::string> by_statement;
+        for_statements(s->body, [&](const Stmt* k) {
+          program::for_each_expr(k, [&](const Expr* top) {
+            program::walk(top, [&](const Expr* e) {
+              if (e->kind == ExprKind::Attribute && e->kids[0]->kind == ExprKind::Name && e->kids[0]->text == name) {
+                touched = true;
+                if (missing.count(e->text) && simple(k)) by_statement[k] = e->text;
+              }
+              return true;
+            });
+          });
+        });
+        if (!touched) continue;
+        const Layout& layout = c_.layout(f);
+        const Stmt* first = s->body.front();
+        if (gaps) {
+          const std::string in(layout.column(first), ' ');
+          edits_[f].push_back({{first->range.file, first->range.begin, first->range.begin}, "if isinstance(" + name + ", Absent):\n" + in + "    continue\n" + in});
+          uses_absent_ = true;
+        }
+        for (const auto& [k, attr] : by_statement)
+          edits_[f].push_back({{k->range.file, k->range.begin, k->range.begin}, "if hasattr(" + name + ", \"" + attr + "\"):\n" + std::string(layout.column(k) + 4, ' ')});
+      }
+    });
+}
+
+// ---- what is built whole and narrowed -------------------------------------------------------------------------------------------
+
+void InitSlice::keep_list(ModuleId m, const std::string& prefix, std::vector<std::string>& out) const {
+  const auto& mod = c_.trace.module(m);
+  for (const auto& p : mod.params)
+    if (p.tensor >= 0 && use_.holds(stage_, Named{m, p.attr})) out.push_back(prefix + p.attr);
+  for (const auto& [name, child] : mod.children) {
+    if (child < 0 || !use_.holds(stage_, child)) continue;
+    if (use_.divided(stage_, child) && c_.trace.module(child).builtin) keep_list(child, prefix + name + ".", out);
+    else out.push_back(prefix + name);
+  }
+}
+
+std::vector<std::string> InitSlice::keep_list() const {
+  std::vector<std::string> out;
+  keep_list(module_, "", out);
+  return out;
+}
+
+std::string InitSlice::counter(const void* loop) const {
+  const auto it = counters_.find(loop);
+  return it == counters_.end() || !used_counters_.count(loop) ? "" : it->second.name;
+}
+
+// ---- text -----------------------------------------------------------------------------------------------------------------------
+
+std::optional<std::string> InitSlice::text(const Function* f, const RenderText& render, Uses& uses) const {
+  if (std::find(functions_.begin(), functions_.end(), f) == functions_.end()) return std::nullopt;
+  std::vector<Edit> edits;
+  if (const auto it = edits_.find(f); it != edits_.end()) edits = it->second;
+  const std::string& file = c_.sources.file(f->def_range.file).text;
+  const Layout& layout = c_.layout(f);
+  auto line_start = [&](std::uint32_t at) {
+    while (at > 0 && file[at - 1] != '\n') --at;
+    return at;
+  };
+  auto line_end = [&](std::uint32_t at) {
+    while (at < file.size() && file[at] != '\n') ++at;
+    return at;
+  };
+  // Which statements go, compound ones with all of their bodies.
+  std::function<bool(const Stmt*)> gone = [&](const Stmt* s) -> bool {
+    if (drop_.count(s)) return true;
+    if (s->kind != StmtKind::If && s->kind != StmtKind::For && s->kind != StmtKind::With) return false;
+    auto all = [&](const Block& b) { return std::all_of(b.begin(), b.end(), [&](const Stmt* k) { return gone(k) || k->kind == StmtKind::Pass; }); };
+    auto any = [&](const Block& b) { return std::any_of(b.begin(), b.end(), [&](const Stmt* k) { return gone(k); }); };
+    return all(s->body) && all(s->orelse) && (any(s->body) || any(s->orelse));
+  };
+  std::function<void(const Block&, const Stmt*)> block = [&](const Block& b, const Stmt* parent) {
+    bool empty = !b.empty();
+    for (const Stmt* s : b) empty &= gone(s);
+    for (std::size_t i = 0; i < b.size(); ++i) {
+      const Stmt* s = b[i];
+      if (!gone(s)) {
+        if (s->kind == StmtKind::FunctionDef || s->kind == StmtKind::ClassDef) continue;
+        block(s->body, s);
+        block(s->orelse, s);
+        block(s->finally, s);
+        for (const auto& h : s->handlers) block(h.body, s);
+        continue;
+      }
+      if (empty && i + 1 == b.size()) {
+        edits.push_back({s->range, "pass"});
+        continue;
+      }
+      const std::uint32_t begin = line_start(s->range.begin);
+      const bool alone = file.find_first_not_of(" \t", begin) == s->range.begin && (i + 1 == b.size() || line_end(s->range.end) < b[i + 1]->range.begin);
+      if (!alone) {
+        edits.push_back({s->range, "pass"});
+        continue;
+      }
+      // With the comments above it, but not the blank lines above those.
+      const std::string above = layout.above(s, b, i, parent);
+      const auto text_at = above.find_first_not_of(" \t\r\n");
+      std::uint32_t from = begin;
+      if (text_at != std::string::npos) {
+        const auto first = above.rfind('\n', text_at);
+        from = begin - static_cast<std::uint32_t>(above.size()) + static_cast<std::uint32_t>(first == std::string::npos ? 0 : first + 1);
+      } else if (!above.empty() && i + 1 == b.size()) {
+        from = begin - static_cast<std::uint32_t>(above.size());
+      }
+      // The newline before it goes rather than the one behind: the text of a method ends without one.
+      std::uint32_t to = line_end(s->range.end);
+      if (from > 0) --from;
+      edits.push_back({{s->range.file, from, to}, ""});
+    }
+  };
+  block(f->body, nullptr);
+  std::string tail;
+  const auto& init = c_.trace.module(module_).init_frame;
+  if (narrow_ && init >= 0 && c_.trace.frame(init).function == f) {
+    const auto keep = keep_list();
+    std::vector<std::string> quoted;
+    for (const auto& k : keep) quoted.push_back("\"" + k + "\"");
+    tail = "\n" + std::string(layout.column(f->body.front()), ' ') + fmt::format("drop_unused({}, [{}])", self_name(f), fmt::join(quoted, ", "));
+    uses.drop_unused = true;
+  }
+  if (edits.empty() && tail.empty()) return std::nullopt;
+  std::uint32_t end = f->def_range.end;
+  for (const Edit& e : edits) end = std::max(end, e.range.end);
+  std::string out = with_edits({f->def_range.file, f->def_range.begin, end}, edits, render);
+  while (!out.empty() && (out.back() == '\n' || out.back() == ' ')) out.pop_back();
+  if (uses_absent_ && out.find("Absent") != std::string::npos) uses.absent = true;
+  return out + tail;
+}
+
+}  // namespace shardwright::rewrite::stage

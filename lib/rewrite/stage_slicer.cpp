@@ -1,0 +1,198 @@
+// StageSlicer: a partition's stages, analysed from the last to the first, and the text of what each holds in part.
+#include <algorithm>
+#include <functional>
+#include <map>
+
+#include "rewrite/rewrite.h"
+#include "rewrite/stage_forward.h"
+#include "rewrite/stage_init.h"
+#include "rewrite/stage_slice.h"
+#include "rewrite/stage_use.h"
+
+namespace shardwright::rewrite {
+
+using namespace stage;
+
+struct StageSlicer::Impl {
+  Impl(const model::Trace& t, const support::SourceManager& s) : context(t, s) {}
+  Context context;
+  std::vector<CutView> views;
+  std::vector<StageSlice> stages;
+  std::unique_ptr<Use> use;
+  mutable std::map<std::pair<int, ModuleId>, std::unique_ptr<InitSlice>> inits;
+
+  const CutView* lo(int k) const { return k > 0 ? &views[static_cast<std::size_t>(k) - 1] : nullptr; }
+  const CutView* hi(int k) const { return k < static_cast<int>(views.size()) ? &views[static_cast<std::size_t>(k)] : nullptr; }
+  bool has(int k) const { return k >= 0 && k < static_cast<int>(stages.size()); }
+
+  const InitSlice& init(int k, ModuleId m) const {
+    auto& p = inits[{k, m}];
+    if (!p) p = std::make_unique<InitSlice>(context, *use, k, m);
+    return *p;
+  }
+
+  std::string place(const pipeline::Cut& cut) const {
+    if (cut.path.empty() || cut.path.back().step < 0) return "the cut";
+    return "the cut at " + context.sources.describe(context.trace.step(cut.path.back().step).stmt->range);
+  }
+
+  /// A module that is held in part must come from a constructor call of its own; a method that is divided must not run a
+  /// second time in the same stage; what is set on modules during forward stays where it is.
+  std::string check(const StageSlice& s, const CutView& v) const {
+    const auto& t = context.trace;
+    for (const Boundary& b : v.levels) {
+      const auto& f = t.frame(b.frame);
+      for (ModuleId m = f.self; m >= 0; m = t.module(m).parent) {
+        const auto& mod = t.module(m);
+        if (mod.builtin) continue;
+        if (mod.cloned_from >= 0) return "`" + mod.fqn + "` is a copy of another module and has no constructor call of its own";
+        for (const auto& other : t.modules)
+          if (other.cloned_from == m) return "`" + mod.fqn + "` is copied to `" + other.fqn + "`, which shares its constructor call";
+        if (m != 0 && !mod.construct_call) return "`" + mod.fqn + "` is made out of sight of the source";
+      }
+      for (const auto& other : t.frames)
+        if (other.id != f.id && other.self == f.self && other.function == f.function && !other.init && other.begin >= t.forward_begin && other.begin < s.to && other.end > s.from) {
+          const std::string who = t.module(f.self).fqn.empty() ? f.function->name : t.module(f.self).fqn + "." + f.function->name;
+          if (s.frames.count(f.id)) return "`" + who + "` runs more than once in one stage, in part and as a whole";
+        }
+    }
+    // self.x = … in forward, read by code behind the cut.
+    for (const auto& w : t.attr_writes) {
+      if (w.clock < t.forward_begin || w.clock >= s.from || w.owner < 0) continue;
+      if (w.frame >= 0 && t.frame(w.frame).builtin) continue;
+      if (w.value.kind == Binding::None) continue;
+      for (const auto& [id, f] : s.frames) {
+        if (t.frame(id).self != w.owner || !f.lo) continue;
+        std::vector<StageSlice> one;
+        for (const auto& p : f.pieces) {
+          if (p.kind == Piece::Prefix || !p.stmt) continue;
+          bool read = false;
+          program_reads(p, w.name, read);
+          if (read) return "attribute `" + w.name + "`, set in forward before the cut (" + context.sources.describe(w.value_expr ? w.value_expr->range : Range{}) + "), is read after it";
+        }
+      }
+    }
+    return "";
+  }
+  static void program_reads(const Piece& p, const std::string& attr, bool& read);
+};
+
+}  // namespace shardwright::rewrite
+
+#include "program/visit.h"
+
+namespace shardwright::rewrite {
+
+void StageSlicer::Impl::program_reads(const Piece& p, const std::string& attr, bool& read) {
+  auto look = [&](const Expr* e) {
+    program::walk(e, [&](const Expr* x) {
+      read |= x->kind == ExprKind::Attribute && x->text == attr && x->kids[0]->kind == ExprKind::Name && x->kids[0]->text == "self";
+      return true;
+    });
+  };
+  if (p.kind == Piece::Loop || p.kind == Piece::If || p.kind == Piece::With) {
+    for (const auto& k : p.body)
+      if (k.stmt) program_reads(k, attr, read);
+    return;
+  }
+  program::walk_exprs(Block{const_cast<Stmt*>(p.stmt)}, [&](const Expr* e) {
+    look(e);
+    return false;
+  });
+}
+
+StageSlicer::StageSlicer(const model::Trace& t, const support::SourceManager& s) : impl_(std::make_unique<Impl>(t, s)) {}
+StageSlicer::~StageSlicer() = default;
+
+std::string StageSlicer::refuses(const pipeline::Cut& cut) const {
+  std::string error;
+  CutView v = view(impl_->context, cut, error);
+  if (!error.empty()) return error;
+  const StageSlice after = analyse(impl_->context, 1, &v, nullptr);
+  if (!after.error.empty()) return after.error;
+  const StageSlice before = analyse(impl_->context, 0, nullptr, &v);
+  if (!before.error.empty()) return before.error;
+  if (v.carried(0).empty()) return "nothing crosses it";
+  if (auto e = impl_->check(after, v); !e.empty()) return e;
+  return impl_->check(before, v);
+}
+
+std::string StageSlicer::set_partition(const pipeline::Partition& p) {
+  impl_->views.clear();
+  impl_->stages.clear();
+  impl_->inits.clear();
+  impl_->use.reset();
+  const int n = static_cast<int>(p.cuts.size()) + 1;
+  for (const auto& cut : p.cuts) {
+    std::string error;
+    impl_->views.push_back(view(impl_->context, cut, error));
+    if (!error.empty()) return impl_->place(cut) + ": " + error;
+  }
+  impl_->stages.resize(static_cast<std::size_t>(n));
+  for (int k = n; k-- > 0;) {
+    CutView* lo = k > 0 ? &impl_->views[static_cast<std::size_t>(k) - 1] : nullptr;
+    CutView* hi = k + 1 < n ? &impl_->views[static_cast<std::size_t>(k)] : nullptr;
+    auto& s = impl_->stages[static_cast<std::size_t>(k)];
+    s = analyse(impl_->context, k, lo, hi);
+    if (!s.error.empty()) return impl_->place(lo ? lo->cut : hi->cut) + ": " + s.error;
+    for (const CutView* v : {lo, hi})
+      if (v)
+        if (auto e = impl_->check(s, *v); !e.empty()) return impl_->place(v->cut) + ": " + e;
+  }
+  impl_->use = std::make_unique<Use>(impl_->context, impl_->stages);
+  return "";
+}
+
+std::vector<ModuleId> StageSlicer::partial_modules(int k) const {
+  return impl_->use && impl_->has(k) ? impl_->use->partial(k) : std::vector<ModuleId>{};
+}
+
+bool StageSlicer::holds(int k, ModuleId m) const { return !impl_->use || (impl_->has(k) && impl_->use->holds(k, m)); }
+
+StageInterface StageSlicer::interface(int k) const {
+  StageInterface out;
+  if (!impl_->has(k)) return out;
+  if (const CutView* v = impl_->lo(k))
+    for (const Slot& s : v->carried(0)) out.receives.push_back(s.tensor);
+  if (const CutView* v = impl_->hi(k))
+    for (const Slot& s : v->carried(0)) out.returns.push_back(s.tensor);
+  if (k == 0) {
+    for (const auto& [name, value] : impl_->context.trace.inputs) out.needs_inputs.push_back(name);
+  } else {
+    const auto& f = impl_->stages[static_cast<std::size_t>(k)].frames;
+    const auto it = f.find(impl_->views[static_cast<std::size_t>(k) - 1].levels[0].frame);
+    if (it != f.end()) out.needs_inputs = it->second.provided.inputs;
+  }
+  return out;
+}
+
+std::optional<std::string> StageSlicer::method(int k, ModuleId m, const program::Function* f, const Render& render) const {
+  if (!impl_->has(k) || !impl_->use) return std::nullopt;
+  Uses uses;
+  for (const auto& [id, slice] : impl_->stages[static_cast<std::size_t>(k)].frames) {
+    const auto& frame = impl_->context.trace.frame(id);
+    if (frame.self == m && frame.function == f) return method_text(impl_->context, slice, impl_->lo(k), impl_->hi(k), render, uses);
+  }
+  return impl_->init(k, m).text(f, render, uses);
+}
+
+std::vector<std::string> StageSlicer::extra_imports(int k, ModuleId m) const {
+  std::vector<std::string> out;
+  if (!impl_->has(k) || !impl_->use) return out;
+  Uses uses;
+  const Render plain = [&](Range r) { return impl_->context.text(r); };
+  std::vector<const program::Function*> seen;
+  for (const auto& [id, slice] : impl_->stages[static_cast<std::size_t>(k)].frames)
+    if (impl_->context.trace.frame(id).self == m) method_text(impl_->context, slice, impl_->lo(k), impl_->hi(k), plain, uses);
+  for (const auto& f : impl_->context.trace.frames)
+    if (f.init && f.self == m && f.function && std::find(seen.begin(), seen.end(), f.function) == seen.end()) {
+      seen.push_back(f.function);
+      impl_->init(k, m).text(f.function, plain, uses);
+    }
+  if (uses.islice) out.push_back("from itertools import islice");
+  if (uses.absent) out.push_back("Absent");
+  if (uses.drop_unused) out.push_back("drop_unused");
+  return out;
+}
+
+}  // namespace shardwright::rewrite

@@ -1,0 +1,110 @@
+// Places in a function's syntax: which statement an expression belongs to, what a statement reads and writes, and the text
+// around it. Internal to the stage slicer.
+#pragma once
+#include <functional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "program/program.h"
+#include "support/source.h"
+
+namespace shardwright::rewrite::stage {
+
+using program::Expr;
+using program::ExprKind;
+using program::Function;
+using program::Stmt;
+using program::StmtKind;
+using support::Range;
+
+using Block = std::vector<Stmt*>;
+
+/// Where every statement and expression of one function stands. Nested functions and classes are single statements here.
+class FunctionIndex {
+ public:
+  struct Place {
+    const Stmt* parent = nullptr;   ///< nullptr: the function's body
+    const Block* block = nullptr;
+    std::size_t index = 0;
+  };
+  explicit FunctionIndex(const Function& f);
+  const Function& function;
+
+  const Place* place(const Stmt* s) const;
+  const Expr* parent(const Expr* e) const;      ///< enclosing expression, nullptr at the top
+  const Stmt* statement(const Expr* e) const;   ///< nullptr: not in this function (or in a nested one)
+  /// Statements from the function's body down to `s`, `s` last.
+  std::vector<const Stmt*> chain(const Stmt* s) const;
+
+ private:
+  void block(const Block& b, const Stmt* parent);
+  void expr(const Expr* e, const Expr* parent, const Stmt* s);
+  std::unordered_map<const Stmt*, Place> places_;
+  std::unordered_map<const Expr*, std::pair<const Expr*, const Stmt*>> exprs_;
+};
+
+/// A name that evaluating something reads from the function's scope; `expr` is nullptr when the reading place is inside a
+/// nested definition.
+struct Read {
+  std::string name;
+  const Expr* expr = nullptr;
+};
+
+/// Names read by an expression; sub-expressions for which `skip` says true are left out.
+void reads(const Expr* e, std::vector<Read>& out, const std::function<bool(const Expr*)>& skip = {});
+/// Names that a statement's own expressions read (not those of nested statements). Deleted names do not count.
+std::vector<Read> own_reads(const Stmt* s, const std::function<bool(const Expr*)>& skip = {});
+/// Names that the statement itself surely binds (targets, imports, definitions; for a loop its targets).
+std::vector<std::string> own_writes(const Stmt* s);
+/// Names bound anywhere at or below (nested functions excluded).
+std::vector<std::string> all_writes(const Stmt* s);
+
+/// Direct sub-expressions in Python's evaluation order (a conditional's test comes first).
+std::vector<const Expr*> in_evaluation_order(const Expr* e);
+
+bool is_docstring(const Function& f, const Stmt* s);
+bool is_identifier(const std::string& s);
+
+/// A piece of text to put in place of a range.
+struct Edit {
+  Range range;
+  std::string text;
+};
+
+/// Text of a range: `render` for what is between the edits. Edits outside the range are ignored.
+std::string with_edits(Range whole, std::vector<Edit> edits, const std::function<std::string(Range)>& render);
+
+/// The layout around statements: own-line comments above, comment behind, indentation.
+class Layout {
+ public:
+  Layout(const support::SourceManager& sources, const Function& f);
+  /// From `def` through the colon, with a comment on the same line.
+  Range header() const { return header_; }
+  std::size_t column(const Stmt* s) const;
+  /// Own-line comments and blank lines between the previous statement (or the header) and `s`; empty or ending in a newline.
+  std::string above(const Stmt* s, const Block& block, std::size_t index, const Stmt* parent) const;
+  /// "  # comment" behind the end of a range on its last line, or "".
+  std::string behind(std::uint32_t end) const;
+  /// Comments below the last statement of a block at its indentation; "" or text starting with a newline.
+  std::string below(const Stmt* s) const;
+  /// Header of a compound statement, from its first token through the colon.
+  Range header_of(const Stmt* s, const Block& body) const;
+  const support::SourceManager& sources() const { return sources_; }
+  const std::string& text() const { return *text_; }
+
+ private:
+  std::uint32_t colon_before(std::uint32_t from, std::uint32_t limit) const;
+  std::uint32_t line_start(std::uint32_t at) const;
+  std::uint32_t line_end(std::uint32_t at) const;
+  const support::SourceManager& sources_;
+  const Function& function_;
+  const std::string* text_;
+  Range header_;
+};
+
+/// Moves all lines after the first by `delta` columns; lines inside triple-quoted strings stay.
+std::string shift(const std::string& text, int delta);
+
+}  // namespace shardwright::rewrite::stage

@@ -37,6 +37,8 @@ struct ModuleSource {
   virtual const program::Module* load(const std::string& dotted) = 0;
   /// Parses text of ours under a display path.
   virtual const program::Module* parse(const std::string& dotted, const std::string& path, std::string_view text) = 0;
+  /// Whether a module (or, for a package, any module inside) could define a name: a cheap look at the text before parsing.
+  virtual bool mentions(const std::string& /*dotted*/, std::string_view /*word*/) { return true; }
 };
 
 /// What operators, attributes and built-ins do to tensors; implemented by lib/eval/torch. `expr` arguments are the operand

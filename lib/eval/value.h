@@ -177,6 +177,7 @@ struct CallInfo {
   std::vector<Value> args;
   std::vector<const program::Expr*> exprs;    ///< beside args; nullptr (or shorter) where the argument is not written at `call` (* and ** arguments)
   std::vector<Keyword> kwargs;
+  bool partial = false;                       ///< an unknown * or ** argument was left out (and noted)
   const program::Expr* expr(std::size_t i) const { return i < exprs.size() ? exprs[i] : nullptr; }
   void add(Value v, const program::Expr* e = nullptr) { exprs.resize(args.size()); args.push_back(v); exprs.push_back(e); }
   Keyword* keyword(std::string_view name);
@@ -193,7 +194,7 @@ struct NativeObj : Obj {
 /// Classes. Looking up an attribute walks `mro` (itself first).
 struct ClassObj : Obj {
   std::string name;                 ///< "Mlp"
-  std::string module;               ///< "timm.layers.mlp"
+  std::string module;               ///< "package.layers.mlp"
   const program::ClassDef* def = nullptr;
   ModuleObj* globals = nullptr;
   std::vector<ClassObj*> bases, mro;

@@ -1,0 +1,207 @@
+// Runs a job: finds the class, builds the model, calls it on abstract inputs.
+#include "eval/run.h"
+
+#include <algorithm>
+
+#include "eval/coroutine.h"
+#include "eval/impl.h"
+#include "eval/source.h"
+#include "eval/torch_link.h"
+
+namespace shardwright::eval {
+
+using support::Diagnostic;
+using support::Expected;
+using support::failure;
+
+namespace {
+
+const python::DiskFileSystem& disk() {
+  static const python::DiskFileSystem fs;
+  return fs;
+}
+
+Diagnostic from_error(Interpreter& in, const PyError& e) {
+  Diagnostic d = failure(in.describe(e), e.trace.empty() ? Range{} : e.trace[0].first, "python");
+  for (std::size_t i = 0; i < e.trace.size() && i < 20; ++i) {
+    const auto& [range, name] = e.trace[i];
+    if (!range.valid() || (i == 0 && e.trace.size() == 1)) continue;
+    d.notes.push_back({range, (i == 0 ? "raised in " : "called from ") + (name.empty() ? std::string("the job") : name)});
+  }
+  return d;
+}
+
+struct Failed { Diagnostic d; };
+
+class Runner {
+ public:
+  Runner(const Job& job, Traced& out, PythonSource& src, support::SourceManager& sm) : job_(job), out_(out), in_(*out.interpreter), src_(src), sm_(sm) {}
+
+  void run() {
+    ModuleObj* entry = find_module();
+    env_.globals = entry;
+    job_frame_.env = &env_;
+    job_frame_.name = "the job";
+    FrameScope scope(StackAccess::of(in_), &job_frame_);
+    for (const auto& [name, dotted] : job_.imports) {
+      Value v = in_.import_name(dotted);
+      if (!v.set()) throw Failed{failure("imports: '" + dotted + "' is not found", {}, "input")};
+      if (v.is_unknown()) throw Failed{failure("imports: '" + dotted + "': " + v.as<UnknownObj>()->why, {}, "input")};
+      env_.vars.set(name, v);
+    }
+    Value cls = in_.module_attr(entry, class_name_);
+    if (!cls.set()) throw Failed{failure("module '" + entry->name + "' has no class '" + class_name_ + "'" + classes_of(entry), {}, "input")};
+    if (cls.is_unknown()) throw Failed{failure("'" + class_name_ + "' cannot be followed: " + cls.as<UnknownObj>()->why, cls.as<UnknownObj>()->where, "input")};
+    if (cls.is(Kind::Class)) out_.root_class = cls.as<ClassObj>();
+    if (!job_.setup.empty()) {
+      const program::Module* code = parse("<setup>", job_.setup);
+      for (const Stmt* s : code->body) in_.impl()->exec(s, &env_);
+    }
+    Value model = build(cls);
+    if (model.is_unknown()) throw Failed{failure("the model could not be built: " + model.as<UnknownObj>()->why, model.as<UnknownObj>()->where, "input")};
+    if (!model.is(Kind::Instance) || model.as<InstanceObj>()->module_id < 0)
+      throw Failed{failure("'" + class_name_ + "' is not an nn.Module: building it gives " + in_.type_of(model)->qualified(), out_.root_class && out_.root_class->def ? out_.root_class->def->range : Range{}, "input")};
+    out_.root_class = in_.type_of(model);
+    finish_model(in_, model, job_.train);
+    in_.init_phase = false;
+    forward(model);
+  }
+
+ private:
+  ModuleObj* find_module() {
+    std::size_t colon = job_.model.rfind(':');
+    if (colon == std::string::npos || colon + 1 == job_.model.size() || colon == 0)
+      throw Failed{failure("model '" + job_.model + "' names no class (expected path/file.py:Class or package.module:Class)", {}, "input")};
+    std::string where = job_.model.substr(0, colon);
+    class_name_ = job_.model.substr(colon + 1);
+    std::string name = where;
+    if (where.find('/') != std::string::npos || (where.size() > 3 && where.compare(where.size() - 3, 3, ".py") == 0)) {
+      auto m = src_.loader().load_file(where);
+      if (!m) throw Failed{m.error()};
+      name = (*m)->name;
+    }
+    ModuleObj* m = in_.import(name);
+    if (!m) {
+      std::string paths;
+      for (const auto& p : src_.loader().resolver().search_paths()) paths += (paths.empty() ? "" : ", ") + p;
+      throw Failed{failure("module '" + name + "' is not found" + (paths.empty() ? "" : " (looked in " + paths + ")") + "; give its folder with --python-path", {}, "input")};
+    }
+    if (m->source && !m->builtin && !m->source->syntax_errors.empty()) throw Failed{failure("syntax error", m->source->syntax_errors[0], "syntax")};
+    out_.entry_module = name;
+    return m;
+  }
+
+  std::string classes_of(ModuleObj* m) {
+    std::string out;
+    int n = 0;
+    if (m->source)
+      for (const Stmt* s : m->source->body)
+        if (s->kind == StmtKind::ClassDef && ++n <= 12) out += (out.empty() ? "; it defines " : ", ") + s->class_def->name;
+    return out;
+  }
+
+  const program::Module* parse(const std::string& what, const std::string& text) {
+    const program::Module* m = in_.loader.parse("<job>", what, text);
+    if (!m || !m->syntax_errors.empty()) throw Failed{failure("syntax error in " + what + " of the job", m ? m->syntax_errors[0] : Range{}, "syntax")};
+    return m;
+  }
+
+  Value expression(const std::string& what, const std::string& text) {
+    const program::Module* m = parse(what, text);
+    if (m->body.size() != 1 || m->body[0]->kind != StmtKind::Expression) throw Failed{failure(what + " of the job is not an expression: " + text, {}, "input")};
+    return in_.eval(m->body[0]->value, &env_);
+  }
+
+  Value build(const Value& cls) {
+    if (!job_.build.empty()) return expression("build", job_.build);
+    CallInfo info;
+    for (const auto& [name, text] : job_.args) {
+      bool word = !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-'; }) && !isdigit(static_cast<unsigned char>(text[0])) && text[0] != '-';
+      Value v;
+      try { v = expression("args." + name, text); }
+      catch (PyError& e) { if (!word || !in_.isinstance(e.exception, in_.builtin_class("NameError"))) throw; }
+      info.kwargs.push_back({name, v.set() ? v : in_.str(text), nullptr});
+    }
+    return in_.call(cls, info);
+  }
+
+  void check_inputs(const Value& model) {
+    Value f = in_.type_of(model)->lookup("forward");
+    if (!f.is(Kind::Function) || !job_.call.empty()) return;
+    auto* fn = f.as<FunctionObj>();
+    std::vector<std::string> missing;
+    std::size_t pos = 0;
+    for (std::size_t i = 1; i < fn->def->parameters.size(); ++i) {
+      const auto& p = fn->def->parameters[i];
+      if (p.kind == program::Parameter::VarArgs || p.kind == program::Parameter::VarKeywords || p.name.empty()) continue;
+      bool named = std::any_of(job_.inputs.begin(), job_.inputs.end(), [&](const auto& x) { return x.first == p.name; });
+      bool given = named || (!job_.keyword && p.kind != program::Parameter::KeywordOnly && pos < job_.inputs.size());
+      ++pos;
+      if (!given && !fn->defaults[i].set()) missing.push_back(p.name);
+    }
+    if (missing.empty()) return;
+    std::string l;
+    for (const auto& m : missing) l += (l.empty() ? "" : ", ") + m;
+    throw Failed{failure("no shape is given for " + std::string(missing.size() == 1 ? "input " : "inputs ") + l + " of " + in_.type_of(model)->name + ".forward; give each, for example --input '" + missing[0] + "=f32[1,3,224,224]' or inputs: in the job file", fn->def->def_range, "input")};
+  }
+
+  void forward(const Value& model) {
+    check_inputs(model);
+    CallInfo info;
+    for (const auto& [name, spec] : job_.inputs) {
+      Value v = spec.expression.empty() ? make_input(in_, name, spec) : expression("inputs." + name, spec.expression);
+      env_.vars.set(name, v);
+      out_.trace.inputs.emplace_back(name, in_.bind_summary(v, 4));
+      if (job_.keyword) info.kwargs.push_back({name, v, nullptr});
+      else info.add(v, nullptr);
+    }
+    env_.vars.set("model", model);
+    out_.trace.forward_begin = in_.tick();
+    Value result = job_.call.empty() ? in_.call(model, info) : expression("call", job_.call);
+    out_.trace.output = in_.bind_summary(result, 6);
+    model::ModuleId root = model.as<InstanceObj>()->module_id;
+    for (const auto& f : out_.trace.frames)
+      if (!f.init && f.self == root && f.begin > out_.trace.forward_begin) { out_.trace.root_frame = f.id; break; }
+  }
+
+  const Job& job_;
+  Traced& out_;
+  Interpreter& in_;
+  PythonSource& src_;
+  support::SourceManager& sm_;
+  std::string class_name_;
+  Env& env_ = *in_.impl()->new_env(nullptr, nullptr);
+  ActiveFrame job_frame_;
+};
+
+}  // namespace
+
+Expected<std::unique_ptr<Traced>> trace(const Job& job, const Options& options, support::SourceManager& sm) {
+  auto out = std::make_unique<Traced>();
+  auto src = std::make_unique<PythonSource>(sm, disk(), job.python_path);
+  PythonSource& source = *src;
+  out->loader = std::move(src);
+  std::optional<Diagnostic> error;
+  // On a stack of its own: Python's recursion is the interpreter's, and the caller's stack may be small.
+  Coroutine co([&] {
+    out->interpreter = std::make_unique<Interpreter>(sm, source, out->trace);
+    Interpreter& in = *out->interpreter;
+    in.max_steps = options.max_steps;
+    in.impl()->stack_limit = co.stack_limit();
+    try {
+      register_torch(in);
+      Runner(job, *out, source, sm).run();
+    } catch (PyError& e) {
+      error = from_error(in, e);
+    } catch (Abort& a) {
+      error = failure(a.message, a.where, "budget");
+    } catch (Failed& f) {
+      error = f.d;
+    }
+  }, 512u << 20);
+  co.resume();
+  if (error) return *error;
+  return out;
+}
+
+}  // namespace shardwright::eval

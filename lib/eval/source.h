@@ -1,0 +1,34 @@
+// ModuleSource over lib/python: modules from a file system by search path, and text of ours.
+#pragma once
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "eval/interpreter.h"
+#include "python/resolve.h"
+#include "support/diagnostic.h"
+
+namespace shardwright::eval {
+
+class PythonSource final : public ModuleSource {
+ public:
+  /// `files` must outlive it.
+  PythonSource(support::SourceManager& sources, const python::FileSystem& files, std::vector<std::string> search_paths);
+  const program::Module* load(const std::string& dotted) override { return loader_.load(dotted); }
+  const program::Module* parse(const std::string& dotted, const std::string& path, std::string_view text) override;
+  bool mentions(const std::string& dotted, std::string_view word) override;
+  python::Loader& loader() { return loader_; }
+  const support::Diagnostics& diagnostics() const { return diagnostics_; }
+
+ private:
+  const std::string& text_of(const std::string& path);
+  support::SourceManager& sources_;
+  const python::FileSystem& files_;
+  support::Diagnostics diagnostics_;
+  program::Arena arena_;
+  python::Loader loader_;
+  std::map<std::string, std::string> texts_;
+};
+
+}  // namespace shardwright::eval

@@ -90,8 +90,7 @@ class PipelineExecutor:
         """`forward(i)` runs the stage on micro-batch i (its input_tensor is set) and returns the boundary tuple, or on the last
         stage the loss (already divided by what it must be divided by; None for evaluation). Returns the last stage's results."""
         m, stages, me = self.mesh, self.mesh.pp, self.mesh.pp_rank
-        actions = schedules.make(schedule or self.schedule, stages, micro_batches)[me]
-        program = schedules.grouped(schedules.transfers(actions, me, stages))
+        program = schedules.programs(schedules.make(schedule or self.schedule, stages, micro_batches))[me]
         self._inputs, self._outputs, self._arrived, self._ready = {}, {}, {}, {}
         results = []
         for entry in program:

@@ -40,8 +40,7 @@ def make(name: str, stages: int, micro_batches: int):
 
 
 def transfers(actions, stage: int, stages: int):
-    """The rank's program with its transfers: ("recv"|"send", peer stage, "F"|"B", micro_batch) before and after each action.
-    The executor groups a send with the receive from the same peer that follows it."""
+    """The stage's program with its transfers: ("recv"|"send", peer stage, "F"|"B", micro_batch) around ("run", …) entries."""
     program = []
     for kind, i in actions:
         source, target = (stage - 1, stage + 1) if kind == FORWARD else (stage + 1, stage - 1)
@@ -53,19 +52,25 @@ def transfers(actions, stage: int, stages: int):
     return program
 
 
-def grouped(program):
-    """Facing transfers in one group: a send directly followed by a receive from the same peer becomes one entry
-    ("exchange", peer, send kind, send index, receive kind, receive index)."""
-    out, i = [], 0
-    while i < len(program):
-        a = program[i]
-        b = program[i + 1] if i + 1 < len(program) else None
-        if a[0] == "send" and b and b[0] == "recv" and a[1] == b[1]:
-            out.append(("exchange", a[1], a[2], a[3], b[2], b[3]))
-            i += 2
-        else:
-            out.append(a)
-            i += 1
+def programs(schedule):
+    """What every stage executes. Facing transfers are one entry, ("exchange", peer, send kind, send index, receive kind, receive
+    index): a send followed by a receive from the same peer, where the peer has the same pair the other way round. (Where it has
+    not, the peer may need what is sent before it can send anything: then they stay two.)"""
+    stages = len(schedule)
+    plain = [transfers(actions, s, stages) for s, actions in enumerate(schedule)]
+    pairs = [{(a[1], *a[2:], *b[2:]) for a, b in zip(p, p[1:]) if a[0] == "send" and b[0] == "recv" and a[1] == b[1]} for p in plain]
+    out = []
+    for s, program in enumerate(plain):
+        entries, i = [], 0
+        while i < len(program):
+            a, b = program[i], program[i + 1] if i + 1 < len(program) else None
+            if b and a[0] == "send" and b[0] == "recv" and a[1] == b[1] and (s, *b[2:], *a[2:]) in pairs[a[1]]:
+                entries.append(("exchange", a[1], *a[2:], *b[2:]))
+                i += 2
+            else:
+                entries.append(a)
+                i += 1
+        out.append(entries)
     return out
 
 
@@ -73,7 +78,7 @@ def simulate(schedule, forward_cost=1.0, backward_cost=2.0):
     """Runs a schedule with rendezvous transfers in one process: {"makespan", "bubble", "peak": activations kept by stage}.
     Raises ScheduleError, naming what every stage waits for, when it cannot finish."""
     stages = len(schedule)
-    programs = [grouped(transfers(a, s, stages)) for s, a in enumerate(schedule)]
+    program = programs(schedule)
     at, clock, busy = [0] * stages, [0.0] * stages, [0.0] * stages
     kept, peak = [0] * stages, [0] * stages
 
@@ -85,11 +90,11 @@ def simulate(schedule, forward_cost=1.0, backward_cost=2.0):
         return [(entry[0], *entry[2:])]
 
     flip = {"send": "recv", "recv": "send"}
-    while any(at[s] < len(programs[s]) for s in range(stages)):
+    while any(at[s] < len(program[s]) for s in range(stages)):
         moved = False
         for s in range(stages):
-            while at[s] < len(programs[s]):
-                entry = programs[s][at[s]]
+            while at[s] < len(program[s]):
+                entry = program[s][at[s]]
                 if entry[0] == "run":
                     cost = forward_cost if entry[2] == FORWARD else backward_cost
                     kept[s] += 1 if entry[2] == FORWARD else -1
@@ -101,9 +106,9 @@ def simulate(schedule, forward_cost=1.0, backward_cost=2.0):
                     continue
                 pending[s] = pending[s] or halves(entry)
                 peer = entry[1]
-                facing = at[peer] < len(programs[peer]) and programs[peer][at[peer]][0] != "run" and programs[peer][at[peer]][1] == s
+                facing = at[peer] < len(program[peer]) and program[peer][at[peer]][0] != "run" and program[peer][at[peer]][1] == s
                 if facing:
-                    pending[peer] = pending[peer] or halves(programs[peer][at[peer]])
+                    pending[peer] = pending[peer] or halves(program[peer][at[peer]])
                     met = [h for h in pending[s] if (flip[h[0]], *h[1:]) in pending[peer]]
                     for h in met:
                         pending[s].remove(h)
@@ -116,7 +121,7 @@ def simulate(schedule, forward_cost=1.0, backward_cost=2.0):
                         continue
                 break
         if not moved:
-            waiting = "; ".join(f"stage {s} at {programs[s][at[s]]}" for s in range(stages) if at[s] < len(programs[s]))
+            waiting = "; ".join(f"stage {s} at {program[s][at[s]]}" for s in range(stages) if at[s] < len(program[s]))
             raise ScheduleError(f"the schedule cannot finish with rendezvous transfers: {waiting}")
     total = max(clock)
     return {"makespan": total, "bubble": 1 - sum(busy) / (stages * total) if total else 0.0, "peak": peak}

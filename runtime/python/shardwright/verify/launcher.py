@@ -12,6 +12,9 @@ import tempfile
 import time
 
 
+RESTART = 4   # see worker.py
+
+
 class LaunchError(RuntimeError):
     """The run could not finish; the message says which rank and why."""
 
@@ -74,6 +77,8 @@ class Launch:
             if len(reports) != done:
                 done, began = len(reports), time.monotonic()
                 self.progress(done, len(self.targets))
+            if failed.get("reference") == RESTART:
+                return self._finished(), (len(self._finished()), None)
             if failed:
                 time.sleep(0.3)   # the process that failed first may still be writing why
                 return self._finished(), (len(self._finished()), self._why({r: p.poll() for r, p in self.processes.items()}))
@@ -147,6 +152,9 @@ def run_all(targets, **options):
         k, message = failure
         if k >= len(targets) - start:
             break
+        if message is None:
+            start += k
+            continue
         o = targets[start + k]["options"]
         reports[start + k] = {"dir": targets[start + k]["dir"], "same": False, "error": message,
                               "grid": {"tp": o["tp"], "pp": o["pp"], "dp": o["dp"]}}

@@ -79,7 +79,7 @@ class Randomness:
             if tracker.forked:
                 full, cut = self._full(key, tuple(shape), tracker.cut)
         else:
-            self.recorded[key] = full
+            self.recorded.setdefault(key, set()).add(full)   # one shape for each batch size
         count = 1
         for s in full:
             count *= s
@@ -96,12 +96,12 @@ class Randomness:
         if said is not None:
             dim = said[0] % len(shape)
             return (*shape[:dim], shape[dim] * tp, *shape[dim + 1:]), (dim, said[1][0] if said[1] else 1)
-        original = (self.shapes or {}).get(key)
-        if original is not None and len(original) == len(shape):
-            dims = [d for d in range(len(shape)) if shape[d] * tp == original[d] and all(
-                a == b for i, (a, b) in enumerate(zip(shape, original)) if i != d)]
-            if len(dims) == 1:
-                return original, (dims[0], 1)
+        for original in sorted((self.shapes or {}).get(key, ())):
+            if len(original) == len(shape):
+                dims = [d for d in range(len(shape)) if shape[d] * tp == original[d] and all(
+                    a == b for i, (a, b) in enumerate(zip(shape, original)) if i != d)]
+                if len(dims) == 1:
+                    return original, (dims[0], 1)
         return shape, None
 
     def dropout(self, x, p):

@@ -5,9 +5,11 @@ result.json. A file appears complete (written aside and renamed). The launcher w
 """
 from __future__ import annotations
 
+import faulthandler
 import json
 import math
 import os
+import signal
 import sys
 import time
 import traceback
@@ -30,16 +32,26 @@ def _write_json(path, value):
         json.dump(value, f)
 
 
-def _read(path):
-    """Waits for a file of another process. The launcher ends this process when that one dies."""
+class _Diagnosis(Exception):
+    """A rank could not repeat its forward with hooks; its peers may wait for it."""
+
+
+def _read(path, unless=None):
+    """Waits for a file of another process (raises _Diagnosis when the file `unless` appears). The launcher ends this process when
+    that one dies."""
     delay = 0.005
     while not os.path.exists(path):
+        if unless and os.path.exists(unless):
+            raise _Diagnosis
         time.sleep(delay)
         delay = min(0.1, delay * 1.3)
     if path.endswith(".pt"):
         return torch.load(path, weights_only=False)
     with open(path) as f:
         return json.load(f)
+
+
+RESTART = 4   # exit code of the reference: this target is done, but its ranks may hang; the launcher starts anew with the next
 
 
 class _Channel:
@@ -111,6 +123,8 @@ def run_reference(spec):
         report = _compare(job, options, original, result, ranks, folder)
         report.update(dir=target["dir"], seconds=round(time.time() - began, 3))
         _write(os.path.join(folder, "result.json"), report)
+        if os.path.exists(os.path.join(folder, "diagnosis-failed.pt")):
+            sys.exit(RESTART)
         following = spec["targets"][k + 1] if k + 1 < len(spec["targets"]) else None
         job.leave(keep=_next_path(following, spec))
 
@@ -137,7 +151,10 @@ def _compare(job, options, original, result, ranks, folder):
     first, how = None, ""
     _write(os.path.join(folder, "verdict.json"), {"diagnose": bool(different)})
     if different:
-        first, how = _diagnose(job, options, original, table, folder, different)
+        try:
+            first, how = _diagnose(job, options, original, table, folder, different)
+        except _Diagnosis:
+            how = "the generated program could not be run again with hooks"
     table_rows = compare.summary(rows)
     return {
         "same": not different, "grid": {"tp": options.tp, "pp": options.pp, "dp": options.dp},
@@ -187,9 +204,7 @@ def _diagnose(job, options, original, table, folder, different):
     stages = {}
     for stage in range(options.pp):
         ranks = [stage * options.dp * options.tp + t for t in range(options.tp)]
-        stages[stage] = [_read(os.path.join(folder, f"diag{r}.pt")) for r in ranks]
-    if any(s is None for ranks in stages.values() for s in ranks):
-        return None, ""
+        stages[stage] = [_read(os.path.join(folder, f"diag{r}.pt"), os.path.join(folder, "diagnosis-failed.pt")) for r in ranks]
     tolerance = max(1e-8, 10 * max(r.bound for r in different))
     first, how = diagnose.first_difference(record, stages, table, tolerance)
     if first is None:
@@ -230,7 +245,8 @@ def run_rank(spec, rank):
             result.update(rank=rank, tp=m.tp_rank, pp=m.pp_rank, dp=m.dp_rank)
             _write(os.path.join(folder, f"rank{rank}.pt"), result)
             if _read(os.path.join(folder, "verdict.json"))["diagnose"]:
-                _write(os.path.join(folder, f"diag{rank}.pt"), _record(generated, options, m))
+                record = _record(generated, options, m)
+                _write(os.path.join(folder, f"diag{rank}.pt" if record else "diagnosis-failed.pt"), record)
         except Exception as error:
             cause = _root(error)
             where = m.where() if m else f"rank {rank}"
@@ -258,6 +274,7 @@ def _record(generated, options, m):
     try:
         generated.pass_over(1, total=1)
     except Exception:
+        traceback.print_exc()
         return None
     return recorder.collect()
 
@@ -267,6 +284,7 @@ def main():
         spec = json.load(f)
     _die_with_parent(spec["parent"])
     warnings.filterwarnings("ignore")
+    faulthandler.register(signal.SIGUSR1, all_threads=True)   # the launcher asks where a hanging process stands
     torch.set_num_threads(spec["threads"])
     if sys.argv[2] == "reference":
         run_reference(spec)

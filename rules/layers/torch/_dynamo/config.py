@@ -1,0 +1,1 @@
+cache_size_limit = 8

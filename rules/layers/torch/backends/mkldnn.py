@@ -1,0 +1,13 @@
+from torch.backends import mkldnn as _flags
+
+
+def is_available():
+    return False
+
+
+def is_built():
+    return False
+
+
+def __getattr__(name):
+    return getattr(_flags, name)

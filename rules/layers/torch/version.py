@@ -1,0 +1,4 @@
+__version__ = "2.15.0"
+cuda = None
+hip = None
+git_version = ""

@@ -85,7 +85,7 @@ def main():
     found, more = compare(expected, ours)
     used, bad = set(), 0
     for kind, names, text in found:
-        why = next((i for i, e in enumerate(explained) if e["kind"] == kind and any(fnmatch.fnmatch(n, e["parameters"]) for n in names)), None)
+        why = next((i for i, e in enumerate(explained) if i not in used and e["kind"] == kind and any(fnmatch.fnmatch(n, e["parameters"]) for n in names)), None)
         if why is None: bad += 1; print(f"  UNEXPLAINED {kind}: {text}")
         else:
             used.add(why)

@@ -19,7 +19,7 @@ class Trace:
         self.tensors, self.ops, self.of = [], [], {}
         sig = ep.graph_signature
         params, buffers, consts = dict(sig.inputs_to_parameters), dict(sig.inputs_to_buffers), dict(sig.inputs_to_lifted_tensor_constants)
-        self.outputs = []
+        self.outputs, self.current = [], ""
         for n in ep.graph.nodes:
             if n.op == "placeholder":
                 v = n.meta.get("val")
@@ -44,7 +44,7 @@ class Trace:
         src = [self.tensors[i] for i in ins]
         grad = any(t["grad"] for t in src) and name not in ("detach", "detach_")
         o = [self.tensor(v, grad=grad, inp=any(t["from_input"] for t in src), par=any(t["from_parameter"] for t in src)) for v in outs]
-        self.ops.append({"name": name, "prim": prim, "lin": lin, "inputs": ins, "outputs": o, **kw})
+        self.ops.append({"name": name, "node": self.current, "prim": prim, "lin": lin, "inputs": ins, "outputs": o, **kw})
         return o
 
     def labelled(self, name, lin, ins, in_words, outs, out_words, blocked=(), why="", bias=(), mean=False, random=""):
@@ -76,6 +76,7 @@ class Trace:
 
     def node(self, n):
         val, fn = n.meta.get("val"), n.target
+        self.current = n.name
         if fn is operator.getitem:
             src = self.of.get(n.args[0])
             if isinstance(src, list): self.of[n] = src[n.args[1]]

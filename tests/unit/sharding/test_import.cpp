@@ -8,6 +8,7 @@
 
 #include "sharding/communication.h"
 #include "sharding/json.h"
+#include "sharding/layout.h"
 #include "sharding/sharding.h"
 
 using namespace shardwright;
@@ -88,6 +89,28 @@ model::Trace import_trace(const nlohmann::json& j) {
   return t;
 }
 
+/// What tests/oracle/sim_states.py needs to run the placement: local shapes, slices, conversions.
+void write_placement(const char* path, const model::Trace& t, const sharding::Result& r) {
+  nlohmann::json j;
+  j["tp"] = r.tp;
+  for (const auto& x : t.tensors) {
+    const int axis = r.axis_of[static_cast<std::size_t>(x.id)];
+    if (axis < 0) continue;
+    nlohmann::json one;
+    one["local"] = r.local_shape(t, x.id);
+    const sharding::Layout l = sharding::layout(r, t, x.id);
+    for (int rank = 0; rank < r.tp; ++rank) one["slices"].push_back(sharding::slices(l, r.tp, rank));
+    j["sharded"][std::to_string(x.id)] = one;
+  }
+  j["conversions"] = nlohmann::json::array();
+  for (const auto& c : r.conversions) {
+    const char* kinds[] = {"copy", "reduce", "slice", "gather"};
+    j["conversions"].push_back({{"kind", kinds[c.kind]}, {"op", c.op}, {"operand", c.operand}, {"on_output", c.on_output}, {"tensor", c.tensor}, {"mean", c.mean}, {"also", c.also}});
+  }
+  j["grad_summed"] = r.grad_summed;
+  std::ofstream(path) << j;
+}
+
 }  // namespace
 
 TEST_CASE("axes of an exported graph", "[.][import]") {
@@ -101,6 +124,7 @@ TEST_CASE("axes of an exported graph", "[.][import]") {
   const sharding::Result r = sharding::analyse(t, o);
   const auto c = sharding::communication(t, r);
   std::cerr << "all-reduces: forward " << c.count("activation/forward") << " backward " << c.count("activation/backward") << " fallbacks " << r.fallbacks.size() << "\n";
+  if (const char* out = std::getenv("SHARDWRIGHT_PLACEMENT")) write_placement(out, t, r);
   if (const char* out = std::getenv("SHARDWRIGHT_AXES")) {
     std::ofstream(out) << sharding::to_json(t, r) << "\n";
   } else {

@@ -83,13 +83,14 @@ class Enumerate {
   }
 
   void steps() {
-    // The first statement of each iteration of a loop, by frame.
-    std::unordered_map<FrameId, const model::IterPath*> previous;
+    // The iteration that ran last, by frame and depth of nesting: a statement after an inner loop does not begin an iteration.
+    std::unordered_map<FrameId, std::vector<model::IterPath>> previous;
     for (const Step& s : trace_.steps) {
       if (s.begin < trace_.forward_begin || !s.stmt || s.frame < 0 || !user(s.frame)) continue;
-      const model::IterPath*& last = previous[s.frame];
-      const bool starts = s.iters.empty() || !last || !(*last == s.iters);
-      last = &s.iters;
+      auto& last = previous[s.frame];
+      if (last.size() <= s.iters.size()) last.resize(s.iters.size() + 1);
+      const bool starts = s.iters.empty() || !(last[s.iters.size()] == s.iters);
+      last[s.iters.size()] = s.iters;
       if (s.stmt->kind == StmtKind::FunctionDef || s.stmt->kind == StmtKind::ClassDef) continue;
       Cut c;
       c.clock = s.begin;

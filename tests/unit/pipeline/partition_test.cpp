@@ -134,6 +134,23 @@ TEST_CASE("stages hold their own parameters and modules, tied ones are listed") 
   CHECK(again.stages[1].parameters == p.stages[1].parameters);
 }
 
+TEST_CASE("a statement after an inner loop is in the middle of an iteration") {
+  TraceBuilder b;
+  const TensorId x = b.tensor({2, 4}, Origin::Input, "x"), w = b.parameter(0, {4, 4}, "w");
+  TensorId h = x;
+  static int outer = 0, inner = 0;
+  for (int i = 0; i < 2; ++i) {
+    b.statement([&] { h = b.op({h, w}, {2, 4}, 10); }, {{&outer, i, 0}});
+    for (int j = 0; j < 2; ++j) b.statement([&] { h = b.op({h, w}, {2, 4}, 10); }, {{&outer, i, 0}, {&inner, j, 0}});
+    b.statement([&] { h = b.op({h, w}, {2, 4}, 10); }, {{&outer, i, 0}});
+  }
+  b.output({h});
+  std::vector<bool> starts;
+  for (const Cut& c : legal_cuts(b.t, {}))
+    if (c.kind == CutKind::BeforeStep) starts.push_back(c.between_iterations);
+  CHECK(starts == std::vector<bool>{true, true, false, true, true, true, false});
+}
+
 TEST_CASE("a pinned cut stays") {
   TraceBuilder b;
   transformer(b, 8, false);

@@ -405,6 +405,7 @@ TensorId Domain::opaque(const std::string& name, const Site& site, const std::ve
 
 TensorId Domain::reshape(const std::string& name, const Site& site, TensorId t, Shape target, std::vector<char> ones, std::vector<model::SizeArg> sizes, const program::Expr* operand) {
   Build b(*this, name, Prim::Reshape, site);
+  b.view = true;
   b.op.linearity = Linearity::Linear;
   b.operand(t, "input", operand);
   b.op.size_args = std::move(sizes);
@@ -418,6 +419,7 @@ TensorId Domain::reshape(const std::string& name, const Site& site, TensorId t, 
 
 TensorId Domain::permute(const std::string& name, const Site& site, TensorId t, const std::vector<int>& order, const program::Expr* operand) {
   Build b(*this, name, Prim::Labelled, site);
+  b.view = true;
   b.op.linearity = Linearity::Linear;
   std::vector<int> labels = b.fresh(t);
   const model::Tensor source = tensor(t);
@@ -439,6 +441,7 @@ TensorId Domain::permute(const std::string& name, const Site& site, TensorId t, 
 
 TensorId Domain::expand(const std::string& name, const Site& site, TensorId t, Shape target, std::vector<model::SizeArg> sizes, const program::Expr* operand) {
   Build b(*this, name, Prim::Labelled, site);
+  b.view = true;
   b.op.linearity = Linearity::Linear;
   const model::Tensor source = tensor(t);
   std::size_t shift = target.size() - source.shape.size();

@@ -21,6 +21,16 @@ Build::Build(Domain& dom, std::string name, Prim prim, const Site& site) : d(dom
 }
 
 void Build::operand(TensorId t, std::string param, const program::Expr* e, bool bias) {
+  if (auto written = d.overwritten.find(t); written != d.overwritten.end()) {
+    TensorId by = written->second;
+    d.overwritten.erase(written);
+    const model::Tensor old = d.tensor(t);
+    Site site;
+    site.frame = op.frame;
+    site.step = op.step;
+    site.expr = op.site;
+    t = d.opaque("torch.Tensor.write_through_view", site, {t, by}, {old.shape, old.dtype, old.literal_one}, "memory was written through a view");
+  }
   op.inputs.push_back({t, std::move(param), direct ? e : nullptr, bias});
 }
 
@@ -65,6 +75,10 @@ std::vector<TensorId> Build::done(std::vector<Out> outs) {
     t.literal_one.resize(t.shape.size(), 0);
     for (std::size_t k = 0; k < t.shape.size(); ++k)
       if (t.shape[k] != 1) t.literal_one[k] = 0;
+    if (view && !op.inputs.empty()) {
+      d.view_of[t.id] = op.inputs[0].tensor;
+      d.views[op.inputs[0].tensor].push_back(t.id);
+    }
     ids.push_back(t.id);
     trace.tensors.push_back(std::move(t));
   }
@@ -175,7 +189,27 @@ const Values* Domain::known(TensorId t) const {
 void Domain::know(TensorId t, Values v) {
   if (static_cast<std::int64_t>(v.size()) == model::numel(tensor(t))) values[t] = std::make_shared<const Values>(std::move(v));
 }
-void Domain::rebind(const Value& object, TensorId t) { object.as<TensorObj>()->id = t; }
+void Domain::rebind(const Value& object, TensorId t) {
+  TensorId old = id(object);
+  object.as<TensorObj>()->id = t;
+  if (in.init_phase || old == t) return;
+  // Views taken before see what is written now.
+  std::vector<TensorId> below = {old};
+  while (!below.empty()) {
+    auto at = views.find(below.back());
+    below.pop_back();
+    if (at == views.end()) continue;
+    for (TensorId v : at->second) {
+      if (v == t) continue;
+      overwritten[v] = t;
+      below.push_back(v);
+    }
+  }
+  auto source = view_of.find(old);
+  if (source == view_of.end()) return;
+  view_of[t] = source->second;
+  for (auto at = source; at != view_of.end(); at = view_of.find(at->second)) overwritten[at->second] = t;
+}
 
 Value Domain::dim_of(TensorId t, int dim, const program::Expr* read) {
   std::int64_t n = shape(t)[static_cast<std::size_t>(dim)];

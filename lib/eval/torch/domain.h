@@ -50,6 +50,7 @@ struct Build {
   std::vector<int> fresh(TensorId t);
   /// Records it; ids of the results.
   std::vector<TensorId> done(std::vector<Out> outs);
+  bool view = false;   ///< the results share memory with the first operand
   bool direct = false;
 };
 
@@ -104,6 +105,11 @@ class Domain final : public TensorHooks {
   std::vector<InstanceObj*> instances;         ///< by ModuleId
   std::unordered_map<TensorId, std::shared_ptr<const Values>> values;
   std::map<DType, Value> dtype_objects;
+  /// Memory that tensors share: a view's source, and tensors whose memory was written through a view of them (with what was
+  /// written). Reading one of the latter is an opaque operation on both: the functional trace has no other word for it.
+  std::unordered_map<TensorId, TensorId> view_of;
+  std::unordered_map<TensorId, std::vector<TensorId>> views;
+  std::unordered_map<TensorId, TensorId> overwritten;
 
   // ---- tensors ---------------------------------------------------------------------------------------------------------
   const model::Tensor& tensor(TensorId t) const { return in.trace.tensor(t); }
@@ -115,7 +121,7 @@ class Domain final : public TensorHooks {
   void know(TensorId t, Values v);
   bool is_tensor(const Value& v) const { return v.is(Kind::Tensor); }
   TensorId id(const Value& v) const { return v.as<TensorObj>()->id; }
-  /// Rebinds the Python object to `t` (in-place operations).
+  /// Rebinds the Python object to `t` (in-place operations); what it was a view of is then overwritten.
   void rebind(const Value& tensor_object, TensorId t);
   Value size_of(TensorId t, const program::Expr* read);     ///< torch.Size, with Syms
   Value dim_of(TensorId t, int dim, const program::Expr* read);

@@ -151,9 +151,24 @@ Value module_delattr(Domain& d, CallInfo& info) {
   return Value::none();
 }
 
+/// Tensors that a job's expression made (`x: "=torch.randn(1, 3)"`) are inputs like those given by their shape.
+void adopt_inputs(Domain& d) {
+  model::Trace& t = d.in.trace;
+  for (const auto& [name, binding] : t.inputs)
+    for (TensorId id : model::tensors_of(binding)) {
+      model::Tensor& x = t.tensors[static_cast<std::size_t>(id)];
+      if (x.origin != model::Origin::Result && x.origin != model::Origin::Constant) continue;
+      x.origin = model::Origin::Input;
+      x.name = name;
+      x.producer = -1;
+      x.from_input = true;
+    }
+}
+
 Value module_call(Domain& d, CallInfo& info) {
   Interpreter& in = d.in;
   InstanceObj* m = instance(in, info.args.at(0));
+  if (!in.init_phase && d.module_stack.empty()) adopt_inputs(d);
   Value forward = in.getattr(m, "forward", info.call);
   CallInfo rest;
   rest.call = info.call;

@@ -173,6 +173,7 @@ TensorId basic(Domain& d, const Site& site, TensorId t, const std::vector<Item>&
   }
   if (changes) {
     Build b(d, "torch.Tensor.__getitem__", Prim::Labelled, site);
+    b.view = true;
     b.op.linearity = Linearity::Linear;
     std::vector<int> labels = b.fresh(t), out;
     Out o{{}, source.dtype, {}};

@@ -690,6 +690,7 @@ Value select(Call& c) {
 
 std::vector<TensorId> split_into(const Call& c, const std::string& name, TensorId t, int dim, const Shape& sizes, std::vector<SizeArg> args, const program::Expr* operand) {
   Build b(c.d, name, Prim::Split, c.site);
+  b.view = true;
   b.op.linearity = Linearity::Linear;
   b.op.dim = dim;
   b.op.sizes = sizes;

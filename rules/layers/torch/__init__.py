@@ -1,5 +1,4 @@
 # What the torch package offers besides operations (those are in rules/ops). Read by the abstract interpreter, never by Python.
-from torch.nn.parameter import Parameter as _Parameter
 import math as _math
 
 __version__ = "2.15.0"
@@ -56,7 +55,7 @@ class _GradMode:
 
 
 class _NoGrad(_GradMode):
-    def __new__(cls, f=None, *args):
+    def __new__(cls, f=None, *args, **kwargs):
         self = object.__new__(cls)
         if callable(f):
             _GradMode.__init__(self, False)
@@ -181,7 +180,7 @@ class iinfo:
             self.bits, self.max = 64, 9223372036854775807
             self.min = -self.max - 1
         else:
-            self.bits = finfo.__dict__.get("none", None) or iinfo._bits.get(name, 32)
+            self.bits = iinfo._bits.get(name, 32)
             self.max = 2 ** (self.bits - 1) - 1
             self.min = -(2 ** (self.bits - 1))
 

@@ -1,5 +1,5 @@
 """A small GPT with what makes plans go wrong: fused qkv, a bias table by head, a norm shared by the heads, a tied embedding, a
-skip from the embedding to the end, dropout."""
+skip from the embedding to the end, a schedule over depth, dropout."""
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
@@ -37,8 +37,9 @@ class Mlp(nn.Module):
 
 
 class Block(nn.Module):
-    def __init__(self, dim, heads, length, drop):
+    def __init__(self, dim, heads, length, drop, gain):
         super().__init__()
+        self.gain = gain
         self.norm1 = nn.LayerNorm(dim)
         self.attn = Attention(dim, heads, length, drop)
         self.norm2 = nn.LayerNorm(dim)
@@ -46,7 +47,7 @@ class Block(nn.Module):
 
     def forward(self, x):
         x = x + self.attn(self.norm1(x))
-        return x + self.mlp(self.norm2(x))
+        return x + self.gain * self.mlp(self.norm2(x))
 
 
 class GPT(nn.Module):
@@ -55,7 +56,8 @@ class GPT(nn.Module):
         self.wte = nn.Embedding(vocab, dim)
         self.wpe = nn.Embedding(length, dim)
         self.drop = nn.Dropout(drop)
-        self.blocks = nn.ModuleList([Block(dim, heads, length, drop) for _ in range(depth)])
+        gains = torch.linspace(0.5, 1.0, depth).tolist()
+        self.blocks = nn.ModuleList([Block(dim, heads, length, drop, gains[i]) for i in range(depth)])
         self.norm = nn.LayerNorm(dim)
         self.head = nn.Linear(dim, vocab, bias=False)
         self.head.weight = self.wte.weight

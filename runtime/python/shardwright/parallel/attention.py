@@ -133,7 +133,7 @@ class ParallelMultiheadAttention(nn.Module):
         v = v.reshape(source, batch * heads, width).transpose(0, 1).view(batch, heads, source, width)
 
         mask = None
-        causal_only = is_causal and key_padding_mask is None and not need_weights and not extra
+        causal_only = is_causal and key_padding_mask is None and not need_weights
         if attn_mask is not None and not causal_only:
             mask = self._local_mask(_additive(attn_mask, q.dtype), batch)
             mask = F.pad(mask, (0, extra)) if extra else mask

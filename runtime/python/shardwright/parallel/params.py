@@ -301,6 +301,13 @@ def load_stage(module, table, stage, state, strict=True):
             if tuple(local.shape) != tuple(tensor.shape):
                 raise ParamsError(f"stage {stage}: {name} has shape {tuple(tensor.shape)} in the generated model; params.yaml cuts "
                                   f"{tuple(local.shape)} from the original's {tuple(state[source].shape)} at tp {m.tp}")
+            built = getattr(tensor, "shard", None)
+            if built is not None and m.tp > 1 and not e.replicate_groups:
+                spec = e.spec(e._selected_shape(state[source].shape))
+                if spec is None or (spec.dim, spec.blocks()) != (built.dim, built.blocks()):
+                    raise ParamsError(f"stage {stage}: {name} is built to be cut along dimension {built.dim} in blocks {built.blocks()}, "
+                                      f"params.yaml says " + (f"dimension {spec.dim} in blocks {spec.blocks()}" if spec else "replicated")
+                                      + " (see stride= and segments= of the layer)")
             tensor.copy_(local)
             loaded.append(name)
     annotate(module, table, stage, {k: tuple(v.shape) for k, v in state.items()})

@@ -34,6 +34,10 @@ class ShardSpec:
     def stride(self):
         return self.segments[0][1]
 
+    def blocks(self):
+        """The consecutive blocks of the dimension that are each divided over the ranks: what decides the cut."""
+        return [size // outer for size, outer, _ in self.segments for _ in range(outer)]
+
     def local_size(self, tp=None):
         tp = tp_size() if tp is None else tp
         total = 0
@@ -92,7 +96,7 @@ _SIZE_ATTRIBUTES = [
     (nn.modules.conv._ConvTransposeNd, {("weight", 0): ["in_channels"], ("weight", 1): ["out_channels"]}),
     (nn.modules.conv._ConvNd, {("weight", 0): ["out_channels"], ("weight", 1): ["in_channels"]}),
     (nn.Embedding, {("weight", 0): ["num_embeddings"], ("weight", 1): ["embedding_dim"]}),
-    (nn.GroupNorm, {("weight", 0): ["num_channels", "num_groups"]}),
+    (nn.GroupNorm, {("weight", 0): ["num_channels"]}),
     (nn.modules.batchnorm._NormBase, {("weight", 0): ["num_features"], ("running_mean", 0): ["num_features"]}),
     (nn.PReLU, {("weight", 0): ["num_parameters"]}),
 ]
@@ -107,9 +111,8 @@ def _fix_sizes(module, name, dim, full, local):
         if not isinstance(module, kind):
             continue
         for attribute in attributes.get((name, dim), []):
-            value = getattr(module, attribute)
-            if value % (full // local) == 0:
-                setattr(module, attribute, value // (full // local))
+            if getattr(module, attribute) == full:
+                setattr(module, attribute, local)
         if isinstance(module, nn.modules.conv._ConvNd) and name == "weight" and module.groups > 1:
             # Cutting the channels of a grouped convolution cuts its groups: both channel counts follow.
             parts = full // local
@@ -117,6 +120,10 @@ def _fix_sizes(module, name, dim, full, local):
             other = "out_channels" if module.transposed else "in_channels"
             if dim == 0:
                 setattr(module, other, getattr(module, other) // parts)
+        if isinstance(module, nn.GroupNorm) and name == "weight":
+            if module.num_groups % (full // local):
+                raise ValueError(f"GroupNorm with {module.num_groups} groups cannot be divided over {full // local} tensor-parallel ranks")
+            module.num_groups //= full // local
         return
 
 

@@ -7,7 +7,7 @@ import math
 import torch
 
 BOUND_F64, BOUND_CASTS, BOUND_F32 = 1e-9, 1e-6, 1e-4
-KINDS = ["outputs", "loss", "gradients", "grad_norm", "parameters", "buffers"]
+KINDS = ["outputs", "loss", "gradients", "grad_norm", "parameters", "buffers", "initial"]
 
 
 @dataclasses.dataclass
@@ -81,11 +81,27 @@ class Comparison:
         if self.options.steps:
             self._stage_tensors("parameters", self.reference["parameters"], lambda r: r["tensors"], "")
         self._stage_tensors("buffers", self.reference["buffers"], lambda r: r["tensors"], "")
+        self._initial()
         second = self.reference["second"]
         if second:
             self._outputs(second, lambda r: r["second"], self.options.second_micro_batches, " (second batch size)")
             self._stage_tensors("gradients", second["gradients"], lambda r: r["second"]["gradients"], " (second batch size)")
         return self.rows
+
+    def _initial(self):
+        """Start values as the constructors drew them: slices differ from rank to rank, replicated tensors do not."""
+        for stage in range(self.options.pp if self.options.tp > 1 else 0):
+            drawn = [r["initial"] for r in self.at(pp=stage, dp=0)]
+            for name in drawn[0]:
+                values = {d.get(name) for d in drawn}
+                e = self.table.entry(name, stage)
+                if None in values or e.replicate_groups:
+                    continue
+                if e.shard is not None:
+                    note = "every rank draws the same slice" if len(values) == 1 else ""
+                else:
+                    note = "replicated, but drawn differently by the ranks" if len(values) > 1 else ""
+                self.rows.append(Row("initial", name, math.inf if note else 0.0, note, self.bound))
 
     def _outputs(self, reference, of, count, suffix):
         largest = _largest([t for out in reference["outputs"] for _, t in out])

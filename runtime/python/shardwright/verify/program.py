@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import hashlib
 import math
 import re
 import zlib
@@ -192,8 +193,14 @@ class Generated:
         self.table = ParamTable.load(f"{job.folder}/params.yaml")
         self.table.set_aliases(reference["aliases"])
         self.load = lambda: load_stage(self.stage, self.table, mesh.pp_rank, reference["state"])
+        self.initial = self._fingerprints()
         self.load()
         self.caller = StageCaller(self.stage, mesh.pp_rank, options.pp, job.entry_class.forward)
+
+    def _fingerprints(self):
+        """{name: digest of its start value as the constructor drew it}; None for constants."""
+        return {n: None if p.numel() < 2 or bool((p == p.flatten()[0]).all()) else hashlib.sha1(
+            p.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes()).hexdigest() for n, p in self.stage.named_parameters()}
 
     def _modes(self):
         stack = contextlib.ExitStack()
@@ -239,7 +246,7 @@ class Generated:
 
     def run(self, channel):
         from shardwright.parallel import adamw, counting, finalize_gradients, gradient_norm
-        o, result = self.options, {}
+        o, result = self.options, {"initial": self.initial}
         optimizer = adamw(self.stage, lr=LEARNING_RATE, eps=EPS, weight_decay=WEIGHT_DECAY)
         for step in range(max(1, o.steps)):
             with counting() as payload:

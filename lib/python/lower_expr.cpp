@@ -48,8 +48,14 @@ program::Expr* Lowering::expr(TSNode node) {
     case ts::sym_boolean_operator: return hoist_star(bool_op(node));
     case ts::sym_comparison_operator: return hoist_star(compare(node));
     case ts::sym_conditional_expression: return hoist_star(conditional(node));
+    case ts::sym_tuple_pattern: {
+      // `(x) = 1`: parentheses without a comma make no tuple.
+      const Children c(*this, node);
+      bool comma = false;
+      for (std::size_t i = 0; i < c.size(); ++i) comma = comma || c[i].symbol == ts::anon_sym_COMMA;
+      return c.size() == 3 && !comma ? parenthesized(node) : sequence(ExprKind::Tuple, node);
+    }
     case ts::sym_tuple:
-    case ts::sym_tuple_pattern:
     case ts::sym_pattern_list:
     case ts::sym_expression_list: return sequence(ExprKind::Tuple, node);
     case ts::sym_list:

@@ -159,11 +159,16 @@ class Faults(unittest.TestCase):
                             self.assertIn(report["first_difference"], fault.named, json.dumps(report["different"][:6]) + report["found_by"])
 
 
+def _overwrite(path, text):
+    with open(path, "w") as f:
+        f.write(text)
+
+
 class Failures(unittest.TestCase):
     def test_bad_input(self):
         with tempfile.TemporaryDirectory() as d:
             for edit, expected in [(lambda f: os.remove(f"{f}/plan.yaml"), "plan.yaml"), (lambda f: os.remove(f"{f}/params.yaml"), "params.yaml"),
-                                   (lambda f: open(f"{f}/plan.yaml", "w").write("a: [1"), "YAML")]:
+                                   (lambda f: _overwrite(f"{f}/plan.yaml", "a: [1"), "YAML")]:
                 folder = hand.write(tempfile.mkdtemp(dir=d), 1)
                 edit(folder)
                 code, report, err = verify(folder)
@@ -206,9 +211,12 @@ class Failures(unittest.TestCase):
             children = subprocess.run(["ps", "-o", "pid=", "--ppid", str(p.pid)], capture_output=True, text=True).stdout.split()
             p.send_signal(signal.SIGKILL)
             p.wait()
-            time.sleep(1)
             self.assertTrue(children)
-            self.assertFalse([c for c in children if os.path.exists(f"/proc/{c}") and "Z" not in open(f"/proc/{c}/stat").read().split()[2]])
+            deadline = time.monotonic() + 10
+            while any(os.path.exists(f"/proc/{c}") for c in children) and time.monotonic() < deadline:
+                time.sleep(0.1)
+            left = subprocess.run(["ps", "-o", "pid=,stat=", "-p", ",".join(children)], capture_output=True, text=True).stdout
+            self.assertFalse([line for line in left.splitlines() if "Z" not in line], left)
 
     def _no_process_left(self, folder):
         out = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True).stdout

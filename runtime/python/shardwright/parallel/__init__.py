@@ -14,9 +14,9 @@ from .device_mesh import (Mesh, MeshError, dp_group, dp_rank, dp_size, initializ
 from .optimizer import (ParallelOptimizer, adamw, broadcast_tied, finalize_gradients, gradient_norm, sgd)
 from .params import ParamsError, ParamTable, annotate, gather_stage, load_stage, merge_originals
 from .pipeline import PipelineError, PipelineExecutor
-from .random import ShardedDropout, get_rng_tracker, manual_seed
+from .random import ShardedDropout, get_rng_tracker, manual_seed, sharded_random
 from .regions import (copy_to_tensor_model_parallel_region, gather_from_tensor_model_parallel_region, local_slice,
-                      local_sizes, reduce_from_tensor_model_parallel_region, row_parallel,
+                      local_sizes, rebind, reduce_from_tensor_model_parallel_region, row_parallel, row_parallel_module,
                       scatter_to_tensor_model_parallel_region)
 from .shards import Absent, ShardSpec, drop_unused, shard_module, shard_parameter, sum_gradients_over_tp
 from .training import SyntheticDataset, get_args, pretrain

@@ -74,6 +74,12 @@ def get_rng_tracker() -> RngTracker:
     return _tracker
 
 
+def sharded_random(function, *args, **kwargs):
+    """Calls what draws random numbers for a sharded tensor (F.dropout, torch.rand, x.bernoulli_, …) on this rank's own stream."""
+    with _tracker.fork():
+        return function(*args, **kwargs)
+
+
 class ShardedDropout(torch.nn.Dropout):
     """Dropout on a tensor that is sharded over tp: each rank draws its own mask. `dim`, `sizes` say where the tensor is cut
     (only read by verify)."""

@@ -1,6 +1,8 @@
 """Conversions between placements over the tensor-parallel group, with their gradients. Megatron's names where it has them."""
 from __future__ import annotations
 
+import functools
+
 import torch
 
 from . import _C
@@ -67,6 +69,27 @@ def row_parallel(function, *args, **kwargs):
         spatial = (args[1] if len(args) > 1 else kwargs["weight"]).dim() - 2
         bias = bias.view(-1, *[1] * spatial)
     return y + bias
+
+
+def row_parallel_module(module, *args, **kwargs):
+    """Calls a linear layer or convolution whose contracted dimension is sharded over tp (cut in place by shard_module): without
+    its bias, summed over tp, then the bias is added once."""
+    bias = module.bias
+    if bias is None or tp_size() == 1:
+        return reduce_from_tensor_model_parallel_region(module(*args, **kwargs))
+    module._parameters["bias"] = None
+    try:
+        y = module(*args, **kwargs)
+    finally:
+        module._parameters["bias"] = bias
+    y = reduce_from_tensor_model_parallel_region(y)
+    spatial = len(module.kernel_size) if isinstance(module, torch.nn.modules.conv._ConvNd) else 0
+    return y + bias.view(-1, *[1] * spatial)
+
+
+def rebind(callee, cls):
+    """The class that takes the place of another one in a callee: a functools.partial keeps its arguments."""
+    return functools.partial(cls, *callee.args, **callee.keywords) if isinstance(callee, functools.partial) else cls
 
 
 def local_sizes(sizes, dim):

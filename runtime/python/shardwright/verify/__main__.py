@@ -27,6 +27,7 @@ def _parser():
     p.add_argument("--with-dropout", action="store_true", help="stochastic layers on, their masks made comparable")
     p.add_argument("--python-path", action="append", default=[], metavar="DIR")
     p.add_argument("--timeout", type=float, default=600, help="seconds without progress after which the run is ended (default 600)")
+    p.add_argument("-q", "--quiet", action="store_true", help="no progress")
     p.add_argument("--json", action="store_true")
     p.add_argument("--debug", action="store_true", help="tracebacks on standard error; keeps the working folder")
     return p
@@ -83,7 +84,7 @@ def main(argv=None):
     terminal = sys.stderr.isatty()
 
     def progress(done, total):
-        if terminal and total > 1:
+        if terminal and total > 1 and not args.quiet:
             print(f"\rverify: {done}/{total}", end="" if done < total else "\n", file=sys.stderr, flush=True)
 
     try:

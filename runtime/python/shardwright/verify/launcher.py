@@ -34,7 +34,7 @@ class Launch:
         for k in range(len(targets)):
             os.mkdir(os.path.join(self.folder, str(k)))
         self.spec = {"targets": targets, "folder": self.folder, "world": self.world, "device": device, "timeout": timeout,
-                     "python_path": [os.path.abspath(p) for p in python_path], "debug": debug, "parent": os.getpid(),
+                     "python_path": [os.path.abspath(p) for p in python_path], "debug": debug,
                      "threads": max(1, (os.cpu_count() or 1) // (self.world + 1))}
         self.processes: dict[str, subprocess.Popen] = {}
 
@@ -46,6 +46,7 @@ class Launch:
         here = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
         environment = dict(os.environ, MASTER_ADDR="127.0.0.1", MASTER_PORT=str(_free_port()), TOKENIZERS_PARALLELISM="false",
                            PYTHONPATH=os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")])), PYTHONDONTWRITEBYTECODE="1",
+                           SHARDWRIGHT_LAUNCHER=str(os.getpid()),
                            OMP_NUM_THREADS=str(self.spec["threads"]), GLOO_SOCKET_IFNAME=os.environ.get("GLOO_SOCKET_IFNAME", "lo"))
         try:
             for role in ["reference", *map(str, range(self.world))]:

@@ -5,21 +5,25 @@ result.json. A file appears complete (written aside and renamed). The launcher w
 """
 from __future__ import annotations
 
-import faulthandler
-import json
-import math
-import os
-import signal
-import sys
-import time
-import traceback
-import warnings
+from ._lifeline import die_with_parent
 
-import torch
+die_with_parent()   # before the imports that take seconds
 
-from . import compare, diagnose
-from .job import Job, JobError, read_plan
-from .program import Generated, Options, Original
+import faulthandler  # noqa: E402
+import json  # noqa: E402
+import math  # noqa: E402
+import os  # noqa: E402
+import signal  # noqa: E402
+import sys  # noqa: E402
+import time  # noqa: E402
+import traceback  # noqa: E402
+import warnings  # noqa: E402
+
+import torch  # noqa: E402
+
+from . import compare, diagnose  # noqa: E402
+from .job import Job, JobError, read_plan  # noqa: E402
+from .program import Generated, Options, Original  # noqa: E402
 
 
 def _write(path, value):
@@ -285,7 +289,6 @@ def _record(generated, options, m):
 def main():
     with open(sys.argv[1]) as f:
         spec = json.load(f)
-    _die_with_parent(spec["parent"])
     warnings.filterwarnings("ignore")
     faulthandler.register(signal.SIGUSR1, all_threads=True)   # the launcher asks where a hanging process stands
     torch.set_num_threads(spec["threads"])
@@ -293,18 +296,6 @@ def main():
         run_reference(spec)
     else:
         run_rank(spec, int(sys.argv[2]))
-
-
-def _die_with_parent(parent):
-    """The kernel kills this process when the launcher dies (Linux)."""
-    try:
-        import ctypes
-        import signal
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)
-    except (OSError, AttributeError):
-        pass
-    if os.getppid() != parent:
-        os._exit(3)
 
 
 if __name__ == "__main__":

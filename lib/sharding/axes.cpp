@@ -57,6 +57,8 @@ class Builder {
   Builder(const Trace& trace, Inference& inf, const Options& options) : trace_(trace), inf_(inf), options_(options) {}
 
   AxisTable run() {
+    // A parameter that was replaced (weight tying) is still there as a tensor; only registered ones are the model's.
+    for (const auto& n : model::named_tensors(trace_)) registered_.insert(n.ref.tensor);
     number();
     collect();
     legality();
@@ -120,7 +122,7 @@ class Builder {
       normalise(list);
       for (int a : list) {
         table_.carriers[index(a)].push_back(t.id);
-        if (t.origin == Origin::Parameter || t.origin == Origin::Buffer) table_.axes[index(a)].parameters.push_back(t.id);
+        if (registered_.count(t.id) > 0) table_.axes[index(a)].parameters.push_back(t.id);
       }
     }
     table_.contracted.resize(trace_.ops.size());
@@ -267,6 +269,7 @@ class Builder {
   AxisTable table_;
   std::map<FactorId, int> numbers_;
   std::vector<FactorId> leaf_;
+  std::set<TensorId> registered_;
 };
 
 }  // namespace

@@ -516,3 +516,11 @@ TEST_CASE("empty slices and their concatenation change nothing") {
   REQUIRE(chosen(r).size() == 1);
   CHECK(chosen(r)[0]->size == 64);
 }
+
+TEST_CASE("a parameter that is no longer registered is not the model's") {
+  TraceBuilder b;
+  TensorId x = stream(b, 2, 5, 16);
+  b.tensor({128, 16}, model::Origin::Parameter);  // replaced by tying
+  b.output(b.dense("head", mlp(b, x, 64), 3));
+  for (const Axis* a : chosen(run(b))) CHECK(a->size == 64);
+}

@@ -295,8 +295,14 @@ void share_copies(Context& ctx, Layers& layers, std::vector<Need>& needs) {
         if (clock > first && clock <= last && ctx.trace.var_writes[static_cast<std::size_t>(w)].value.tensor != t) steady = false;
       }
     }
-    if (!steady) members.clear();
-    (void)all;
+    // Other readers elsewhere: where all want it, one copy at the tensor's making serves them together.
+    bool better = false;
+    if (all > members.size() && !members.empty()) {
+      const Conversion& c = members.front().need->c;
+      Place p = all_readers(ctx, needs, t, 0, 0, c) ? producing_place(ctx, t) : Place{};
+      better = p && uniform(ctx, needs, p, c);
+    }
+    if (!steady || better) members.clear();
   }
   settle(groups);
   for (auto& [key, members] : groups) {
@@ -442,6 +448,24 @@ void emit_conversions(Context& ctx, Layers& layers, std::vector<Need>& needs) {
   for (const auto& n : needs) {
     const Op& op = ctx.trace.op(n.c.op);
     if (op.site && layers.absorbing(op) < 0) (n.c.on_output ? outputs : operands).insert({op.frame, op.site});
+  }
+  // Calls of built-in layers: several layers may be called at one place (for layer in self.layers).
+  for (const auto& call : ctx.trace.calls) {
+    if (!call.call || call.call->kind != ExprKind::Call || !ctx.editable(call.caller, call.call) || call.module < 0 || !ctx.trace.module(call.module).builtin) continue;
+    std::pair<FrameId, const Expr*> site{call.caller, call.call};
+    if (!operands.count(site) && !outputs.count(site)) continue;
+    bool in = false, out = false;
+    for (const auto& n : needs) {
+      const Op& op = ctx.trace.op(n.c.op);
+      if (op.clock < call.begin || (call.end != 0 && op.clock > call.end) || layers.absorbing(op) >= 0) continue;
+      (n.c.on_output ? out : in) = true;
+    }
+    if (!in)
+      for (const auto& a : call.call->args) ctx.keep(call.caller, a.value, a.value->outer, Purpose::Operand);
+    if (!out) {
+      ctx.keep(call.caller, call.call, call.call->outer, Purpose::Output);
+      ctx.keep(call.caller, call.call, call.call->kids[0]->outer, Purpose::Callee);
+    }
   }
   for (const auto& op : ctx.trace.ops) {
     if (!op.site || !ctx.index.direct(op)) continue;

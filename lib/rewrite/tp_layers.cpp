@@ -173,6 +173,8 @@ void Layers::choose(ModuleId id) {
   }
   bool conv = base.find("Conv") != std::string::npos;
   if (conv && !p.layout.segments.empty()) return;   // only linears take segments
+  bool has_class = base == "Linear" || base.rfind("Conv", 0) == 0;   // an embedding cut on its width is cut in place
+  if (!has_class && spelling != "vocab") return;
   if (spelling == "column") p.form = LayerPlan::Column, p.generated_class = "ColumnParallel" + base;
   if (spelling == "row") p.form = LayerPlan::Row, p.generated_class = "RowParallel" + base;
   if (spelling == "vocab") p.form = LayerPlan::Vocab, p.generated_class = "VocabParallel" + base;

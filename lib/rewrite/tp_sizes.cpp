@@ -209,26 +209,73 @@ class Sizes {
     else if (f != Fit::Keep && !(op.module >= 0 && layers_.of(op.module).form != LayerPlan::None)) bad(op, nullptr, ax, a.values[0], needed[0]);
   }
 
-  /// Writes `* tp_size()` around the reads of local sizes inside `e`. False when that does not give the full value back.
-  bool full_reads(FrameId frame, const Expr* e, const Sym* s, int axis, bool write) {
-    if (!s) return true;
-    if (s->kind == Sym::Dim) {
-      double local = static_cast<double>(ctx_.local_size(s->tensor, s->dim));
-      if (local == s->value) return true;
-      if (local * ctx_.tp != s->value || !e->range.contains(s->read)) return false;
-      if (!write) return true;
-      Verdict v;
-      v.kind = Verdict::Wrap;
-      v.frame = frame;
-      v.range = s->read;
-      v.prefix = "(";
-      v.suffix = " * tp_size())";
-      v.imports = {"tp_size"};
-      v.axis = axis;
-      v.why = "a value computed from the full size";
-      return ctx_.decide(e, Purpose::Size, v);
+  struct Edit {
+    const Expr* at;
+    Range range;
+  };
+
+  /// Dimensions in a value that are local where the full size is meant.
+  void local_dims(const Sym* s, std::vector<const Sym*>& out) const {
+    if (!s) return;
+    if (s->kind == Sym::Dim && static_cast<double>(ctx_.local_size(s->tensor, s->dim)) != s->value) out.push_back(s);
+    local_dims(s->a, out);
+    local_dims(s->b, out);
+  }
+
+  static bool same_dim(const Sym* a, const Sym* b) { return a && b && a->kind == Sym::Dim && b->kind == Sym::Dim && a->tensor == b->tensor && a->dim == b->dim; }
+
+  bool mentions(const Sym* s, const Sym* dim) const { return s && (same_dim(s, dim) || mentions(s->a, dim) || mentions(s->b, dim)); }
+
+  bool sets_a_size(FrameId frame, const std::string& name) const {
+    for (const auto& op : ctx_.trace.ops) {
+      if (op.frame != frame) continue;
+      for (const auto& a : op.size_args) {
+        bool found = false;
+        if (a.expr) names(a.expr, [&](const Expr* n) { found = found || n->text == name; });
+        if (found) return true;
+      }
     }
-    return full_reads(frame, e, s->a, axis, write) && full_reads(frame, e, s->b, axis, write);
+    return false;
+  }
+
+  template <class F>
+  static void names(const Expr* e, F f) {
+    if (!e) return;
+    if (e->kind == ExprKind::Name) f(e);
+    for (const Expr* k : e->kids) names(k, f);
+    for (const auto& a : e->args) names(a.value, f);
+  }
+
+  /// Where `* tp_size()` has to be written so that `e` has its full value again: at the reads of local sizes in it, at the
+  /// variables that hold them, or in the assignments of the variables that were computed from them. False: no such places.
+  bool full_reads(FrameId frame, const Expr* e, const Sym* s, model::Clock clock, std::vector<Edit>& edits, int depth = 0) const {
+    std::vector<const Sym*> dims;
+    local_dims(s, dims);
+    if (dims.empty()) return true;
+    if (depth > 8 || !ctx_.editable(frame, e)) return false;
+    for (const Sym* d : dims) {
+      if (static_cast<double>(ctx_.local_size(d->tensor, d->dim)) * ctx_.tp != d->value) return false;
+      if (e->range.contains(d->read)) {
+        edits.push_back({e, d->read});
+        continue;
+      }
+      bool found = false, ok = true;
+      names(e, [&](const Expr* n) {
+        const auto* w = ctx_.index.variable(frame, n->text, clock);
+        if (!ok || !w || !mentions(w->value.sym, d)) return;
+        found = true;
+        if (same_dim(w->value.sym, d)) {
+          edits.push_back({n, n->outer});
+          return;
+        }
+        // Computed from it: the place is in the variable's assignment, if nothing else takes it for a local size.
+        const Stmt* st = w->step >= 0 ? ctx_.trace.step(w->step).stmt : nullptr;
+        bool assigned = st && st->kind == StmtKind::Assign && st->targets.size() == 1 && st->targets[0]->kind == ExprKind::Name && st->value;
+        ok = assigned && !sets_a_size(frame, n->text) && full_reads(frame, st->value, w->value.sym, w->clock, edits, depth + 1);
+      });
+      if (!found || !ok) return false;
+    }
+    return true;
   }
 
   void scalar(const Op& op, const model::ScalarArg& a) {
@@ -245,8 +292,20 @@ class Sizes {
       ctx_.wrap(frame, a.expr, Purpose::Size, parens ? "((" : "(", std::string(parens ? ")" : "") + " * tp_size())", {"tp_size"}, axis, "a value computed from the full size");
       return;
     }
-    if (frame >= 0 && full_reads(frame, a.expr, a.sym, axis, false)) {
-      full_reads(frame, a.expr, a.sym, axis, true);
+    std::vector<Edit> edits;
+    if (frame >= 0 && full_reads(frame, a.expr, a.sym, op.clock, edits)) {
+      for (const auto& e : edits) {
+        Verdict v;
+        v.kind = Verdict::Wrap;
+        v.frame = frame;
+        v.range = e.range;
+        v.prefix = "(";
+        v.suffix = " * tp_size())";
+        v.imports = {"tp_size"};
+        v.axis = axis;
+        v.why = "a value computed from the full size";
+        ctx_.decide(e.at, Purpose::Size, v);
+      }
       return;
     }
     ctx_.refuse(axis, a.expr ? a.expr->range : op.site ? op.site->range : Range{},

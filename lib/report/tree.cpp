@@ -152,56 +152,57 @@ class Builder {
     return n;
   }
 
-  /// Children as a reader counts them: those of lists are the module's own.
-  static void visible(const Node& n, std::vector<const Node*>& out) {
+  /// Children as a reader counts them: those of lists and sequences are the module's own.
+  static void visible(const Node& n, std::vector<const Node*>& out, bool& listed, const std::string& of) {
     for (const Node& c : n.children) {
-      if (c.calls == 0 && !c.children.empty() && c.kind == "container")
-        visible(c, out);
-      else
+      if (c.kind == "container") {
+        visible(c, out, listed, of);
+        for (const Node& g : c.children) listed |= !of.empty() && g.kind == of;
+      } else {
         out.push_back(&c);
+      }
     }
+  }
+
+  static bool holds(const Node& n, const std::string& kind) {
+    return std::any_of(n.children.begin(), n.children.end(), [&](const Node& c) { return c.kind == kind || holds(c, kind); });
   }
 
   std::string kind(const Node& n, const Facts& f) const {
     rules::KindFacts k;
     k.type = n.type;
-    k.contracts_with_softmax = f.softmax >= 3;
-    k.contracts_over_heads = f.heads;
-    k.is_root = n.module == 0;
-    k.has_activation = f.activation;
     k.has_children = !n.children.empty();
+    // A list of modules is a list, whatever is in it.
+    if (n.module != 0 && t_.module(n.module).builtin)
+      if (std::string plain = o_.rules->kind(k); plain == "container") return plain;
+    k.is_root = n.module == 0;
+    k.contracts_with_softmax = f.softmax >= 3 && !holds(n, "attention");  // the innermost module that does it all
+    k.contracts_over_heads = f.heads && !holds(n, "attention");
+    k.has_activation = f.activation;
     std::vector<const Node*> seen;
-    visible(n, seen);
+    bool listed = false;
+    visible(n, seen, listed, "");
     std::map<std::string, int> count;
     for (const Node* c : seen) {
-      if (c->kind == "linear") ++k.linears;
-      // Nested containers (a Sequential of linears) count for what they hold.
-      if (c->kind == "container")
-        for (const Node& g : c->children) {
-          if (g.kind == "linear") ++k.linears;
-          if (!g.kind.empty()) k.contains.push_back(g.kind);
-          ++count[g.kind];
-        }
+      k.linears += c->kind == "linear";
       if (!c->kind.empty() && std::find(k.contains.begin(), k.contains.end(), c->kind) == k.contains.end()) k.contains.push_back(c->kind);
       ++count[c->kind];
     }
-    // Blocks are what a reader looks for first: the kind with most in it among those that are repeated.
-    static const char* const order[] = {"fuser", "transformer", "attention", "mlp"};
-    for (const char* name : order)
-      if (count.count(name) && count[name] >= 1 && k.repeats.empty() && (count[name] >= 2 || holds_list_of(n, name))) k.repeats = name;
+    // What is repeated: blocks before parts of blocks. A list of one is a repetition all the same: its length is an argument.
+    for (const char* name : {"fuser", "transformer", "attention", "mlp"}) {
+      if (!k.repeats.empty() || !count.count(name)) continue;
+      std::vector<const Node*> unused;
+      bool in_list = false;
+      visible(n, unused, in_list, name);
+      if (count[name] >= 2 || in_list) k.repeats = name;
+    }
     if (k.repeats.empty())
       for (const auto& [name, c] : count)
         if (c >= 2 && !name.empty() && name != "linear" && name != "norm" && k.repeats.empty()) k.repeats = name;
-    return o_.rules->kind(k);
-  }
-
-  /// A list of one block is a repetition all the same: its length is a constructor argument.
-  static bool holds_list_of(const Node& n, const std::string& kind) {
-    for (const Node& c : n.children)
-      if (c.kind == "container")
-        for (const Node& g : c.children)
-          if (g.kind == kind) return true;
-    return false;
+    std::string found = o_.rules->kind(k);
+    // A wrapper (a factory's shell around the real thing) is what it wraps.
+    if (found.empty() && seen.size() == 1) found = seen[0]->kind;
+    return found;
   }
 
   const Trace& t_;

@@ -190,7 +190,13 @@ void register_str(Interpreter& in) {
       return same(i, out);
     });
     for (bool end : {false, true})
-      put(end ? "endswith" : "startswith", [end](In& i, CallInfo& c, const std::string& s) {
+      put(end ? "endswith" : "startswith", [end](In& i, CallInfo& c, const std::string& whole) {
+        auto bound = [&](std::size_t k, std::int64_t dflt) {
+          std::int64_t n = static_cast<std::int64_t>(whole.size()), v = c.args.size() > k && !c.args[k].is_none() ? i.to_int(c.args[k]) : dflt;
+          return std::clamp<std::int64_t>(v < 0 ? v + n : v, 0, n);
+        };
+        std::int64_t from = bound(2, 0), to = bound(3, static_cast<std::int64_t>(whole.size()));
+        const std::string s = whole.substr(static_cast<std::size_t>(from), static_cast<std::size_t>(std::max<std::int64_t>(0, to - from)));
         auto test = [&](const std::string& t) { return t.size() <= s.size() && s.compare(end ? s.size() - t.size() : 0, t.size(), t) == 0; };
         if (c.args.size() > 1 && c.args[1].is(Kind::Tuple)) {
           for (const auto& x : c.args[1].as<SeqObj>()->items) if (x.is(Kind::Str) && test(x.str())) return Value::boolean(true);

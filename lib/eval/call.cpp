@@ -1,5 +1,6 @@
 // Calls: binding of arguments, running functions and generators, making instances.
 #include <algorithm>
+#include <stdexcept>
 
 #include "eval/impl.h"
 
@@ -246,7 +247,9 @@ Value In::call(const Value& f, CallInfo& info) {
     case Kind::Function: return impl_->call_function(f.as<FunctionObj>(), info);
     case Kind::Native:
       impl_->tick_step(info.call);
-      return f.as<NativeObj>()->fn(*this, info);
+      try { return f.as<NativeObj>()->fn(*this, info); }
+      catch (const std::out_of_range&) {}  // a native that took a missing argument with at()
+      raise("TypeError", f.as<NativeObj>()->name + "() is missing an argument", info.call);
     case Kind::BoundMethod: {
       auto* m = f.as<BoundMethodObj>();
       info.exprs.resize(info.args.size());

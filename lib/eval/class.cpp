@@ -174,7 +174,8 @@ void In::property(ClassObj* c, std::string name, NativeFn get, NativeFn set) {
 }
 
 void In::def(ModuleObj& m, std::string name, NativeFn fn) {
-  Value f = native(m.name + "." + name, std::move(fn));
+  auto* f = make<NativeObj>(m.name + "." + name, std::move(fn));
+  f->binds = false;  // as functions in C: a class that holds one as an attribute does not make a method of it
   m.env.vars.set(name, f);
 }
 

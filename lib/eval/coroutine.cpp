@@ -81,6 +81,10 @@ void Coroutine::resume() {
     makecontext(&state_->self, reinterpret_cast<void (*)()>(&Coroutine::entry), 2, static_cast<unsigned>(p >> 32), static_cast<unsigned>(p & 0xffffffffu));
   }
   swapcontext(&state_->resumer, &state_->self);
+  if (done_ && state_->stack) {  // objects live as long as the interpreter, stacks need not
+    pool.give(state_->stack, state_->bytes);
+    state_->stack = nullptr;
+  }
   if (done_ && error_) {
     auto e = std::exchange(error_, nullptr);
     std::rethrow_exception(e);

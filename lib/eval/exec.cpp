@@ -13,7 +13,9 @@ void In::Impl::tick_step(const Expr* where) {
 
 void In::Impl::check_stack(const Expr* where) {
   char here = 0;
-  if ((stack_limit && &here < stack_limit) || in.stack().size() > 950) in.raise("RecursionError", "maximum recursion depth exceeded", where);
+  if (making_error || !((stack_limit && &here < stack_limit) || in.stack().size() > 950)) return;
+  Restore<bool> once(making_error, true);  // building the exception calls its class: that must not fail again
+  in.raise("RecursionError", "maximum recursion depth exceeded", where);
 }
 
 void In::Impl::var_write(const std::string& name, const Value& v) {

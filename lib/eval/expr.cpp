@@ -43,7 +43,7 @@ Value In::Impl::eval(const Expr* e, Env* env) {
     case ExprKind::False: return Value::boolean(false);
     case ExprKind::Ellipsis: return Value::ellipsis();
     case ExprKind::Int:
-      if (!e->text.empty() && e->integer == 0 && e->text.find_first_not_of("0xXoObB_") != std::string::npos) return in.unknown("integer wider than 64 bits", e);
+      if (!e->text.empty()) return in.unknown("integer wider than 64 bits", e);
       return Value::integer(e->integer);
     case ExprKind::Float: return Value::real(e->number);
     case ExprKind::Imaginary: return Value::imaginary(e->number);

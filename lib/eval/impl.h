@@ -68,6 +68,7 @@ struct Interpreter::Impl {
   std::int64_t steps = 0;
   Value ret;                                  ///< value of the return statement under way
   const char* stack_limit = nullptr;
+  bool making_error = false;
   bool import_guard = false;                  ///< inside `try:` whose handlers catch ImportError
   std::vector<GeneratorObj*> generators;      ///< running ones, innermost last
   std::set<std::pair<std::uint64_t, std::string>> noted;

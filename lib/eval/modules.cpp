@@ -31,7 +31,16 @@ struct Found {
   bool effect = false;
 };
 
+/// `x = d.pop(k)`: binds x and changes d.
+void mutated(const Expr* e, std::vector<std::string>& fills) {
+  if (!e || e->kind != ExprKind::Call || e->kids[0]->kind != ExprKind::Attribute) return;
+  for (const char* n : {"pop", "popitem", "setdefault", "append", "extend", "insert", "remove", "update", "add", "clear", "discard"})
+    if (e->kids[0]->text == n)
+      if (const Expr* r = root_of(e->kids[0])) fills.push_back(r->text);
+}
+
 void scan(const Stmt* s, Found& f) {
+  if (s->kind == StmtKind::Assign || s->kind == StmtKind::AnnAssign) mutated(s->value, f.fills);
   switch (s->kind) {
     case StmtKind::Assign: case StmtKind::AugAssign: case StmtKind::AnnAssign: case StmtKind::For:
       for (const Expr* t : s->targets) target_names(t, f.names, f.fills);
@@ -42,8 +51,7 @@ void scan(const Stmt* s, Found& f) {
     case StmtKind::Expression:
       if (s->value && s->value->kind == ExprKind::Call) {
         const Expr* callee = s->value->kids[0];
-        if (callee->kind != ExprKind::Name)
-          if (const Expr* r = root_of(callee)) f.fills.push_back(r->text);
+        if (const Expr* r = root_of(callee)) f.fills.push_back(r->text);
         for (const auto& a : s->value->args)
           if (a.value && a.value->kind == ExprKind::Name) f.fills.push_back(a.value->text);
         f.effect = true;
@@ -123,6 +131,23 @@ void In::Impl::index_statement(ModuleObj* m, const Stmt* s, bool type_checking) 
 void In::Impl::index_module(ModuleObj* m) {
   m->demand = std::make_shared<ModuleObj::Demand>();
   for (const Stmt* s : m->source->body) index_statement(m, s, false);
+  // A call on its own line of a function that assigns globals fills these.
+  std::unordered_map<std::string, std::vector<std::string>> sets;
+  for (const Stmt* s : m->source->body)
+    if (s->kind == StmtKind::FunctionDef)
+      for (const Stmt* k : s->function->body)
+        if (k->kind == StmtKind::Global) sets[s->function->name].insert(sets[s->function->name].end(), k->names.begin(), k->names.end());
+  if (sets.empty()) return;
+  for (std::size_t u = 0; u < m->demand->units.size(); ++u) {
+    const Stmt* s = m->demand->units[u].stmt;
+    if (s->kind != StmtKind::Expression || !s->value || s->value->kind != ExprKind::Call || s->value->kids[0]->kind != ExprKind::Name) continue;
+    auto it = sets.find(s->value->kids[0]->text);
+    if (it == sets.end()) continue;
+    for (const auto& n : it->second) {
+      auto& l = m->demand->by_name[n];
+      l.insert(std::upper_bound(l.begin(), l.end(), u), u);
+    }
+  }
 }
 
 void In::Impl::run_unit(ModuleObj* m, std::size_t i) {
@@ -329,6 +354,7 @@ void In::Impl::exec_import(const Stmt* s, Env* env) {
     Value v = in.module_attr(m, i.name);
     if (!v.set())
       if (ModuleObj* sub = in.import(base + "." + i.name)) v = sub;
+    if (v.is(Kind::Module) && import_guard && import_fails(v.as<ModuleObj>())) v = missing(v.as<ModuleObj>()->name, true, where(i));
     if (!v.set()) v = missing((m->source && !m->builtin ? "cannot import name '" + i.name + "' from '" : "not described: '" + i.name + "' of '") + shown + "'", false, where(i));
     store(name, v, env);
   }

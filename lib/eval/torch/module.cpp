@@ -70,18 +70,66 @@ model::ModuleId add_module_entry(Domain& d, InstanceObj* m, const program::Expr*
   return m->module_id;
 }
 
-Value module_new(Domain& d, CallInfo& info) {
+/// The call `Cls(…)` when Module.__new__ is reached through a user's `__new__(cls, *args, **kwargs)`: its arguments are those
+/// that `__init__` gets afterwards.
+CallInfo outer_call(const ActiveFrame& f, const CallInfo& info) {
+  CallInfo call;
+  call.call = f.call;
+  call.args = {info.args[0]};
+  call.exprs = {nullptr};
+  const auto& params = f.function->parameters;
+  for (std::size_t i = 1; i < params.size(); ++i) {
+    Value v = f.env->vars.get(params[i].name);
+    if (params[i].kind == program::Parameter::VarArgs && v.is(Kind::Tuple)) {
+      for (const Value& x : v.as<SeqObj>()->items) call.add(x);
+    } else if (params[i].kind == program::Parameter::VarKeywords && v.is(Kind::Dict)) {
+      for (const auto& e : v.as<DictObj>()->entries)
+        if (e.alive && e.key.is(Kind::Str)) call.kwargs.push_back({e.key.str(), e.value, nullptr});
+    } else if (v.set()) {
+      call.kwargs.push_back({params[i].name, v, nullptr});
+    }
+  }
+  if (f.call && f.call->kind == program::ExprKind::Call) {
+    std::size_t at = 1;
+    for (const program::Argument& a : f.call->args) {
+      if (a.star || a.double_star) break;
+      if (a.keyword.empty()) {
+        if (at < call.exprs.size()) call.exprs[at++] = a.value;
+      } else if (Keyword* k = call.keyword(a.keyword)) {
+        k->expr = a.value;
+      }
+    }
+  }
+  return call;
+}
+
+Value module_new(Domain& d, CallInfo& direct) {
   Interpreter& in = d.in;
-  if (info.args.empty() || !info.args[0].is(Kind::Class)) in.raise("TypeError", "Module.__new__ needs a class");
-  auto* m = in.make<InstanceObj>(info.args[0].as<ClassObj>());
+  if (direct.args.empty() || !direct.args[0].is(Kind::Class)) in.raise("TypeError", "Module.__new__ needs a class");
+  auto* m = in.make<InstanceObj>(direct.args[0].as<ClassObj>());
+  const ActiveFrame* top = in.frame();
+  bool through = top && top->function && top->function->name == "__new__" && top->env && in.stack().size() >= 2;
+  CallInfo info = through ? outer_call(*top, direct) : direct;
   model::ModuleId id = add_module_entry(d, m, info.call);
+  if (through) {
+    const ActiveFrame* caller = in.stack()[in.stack().size() - 2];
+    model::Module& entry = in.trace.modules[static_cast<std::size_t>(id)];
+    entry.construct_frame = caller->id;
+    entry.construct_step = caller->step;
+    entry.construct_iters = caller->iters;
+  }
   in.plain_setattr(m, "training", Value::boolean(true));
   for (const char* name : {"_parameters", "_buffers", "_modules"}) in.plain_setattr(m, name, in.dict());
   Value init = m->cls->lookup("__init__");
   if (init.is(Kind::Function)) {
     CallInfo bound = info;
     bound.args[0] = m;
-    auto params = in.bind_arguments(*init.as<FunctionObj>(), bound);
+    std::vector<Interpreter::BoundParam> params;
+    try {
+      params = in.bind_arguments(*init.as<FunctionObj>(), bound);
+    } catch (const PyError&) {
+      // The call of __init__ says what is wrong, at its own place.
+    }
     model::Module& entry = in.trace.modules[static_cast<std::size_t>(id)];
     for (std::size_t i = 1; i < params.size(); ++i) {
       entry.ctor_args.emplace_back(params[i].name, in.bind_summary(params[i].value));

@@ -24,6 +24,7 @@ Index::Index(const model::Trace& t, const support::SourceManager& s) : trace(t),
   for (const auto& st : trace.steps) executed_.emplace(st.frame, st.stmt);
   for (const auto& op : trace.ops) {
     by_clock_.push_back(op.id);
+    if (op.clock < trace.forward_begin) continue;   // initialisation of parameters
     for (std::size_t i = 0; i < op.inputs.size(); ++i)
       if (op.inputs[i].tensor >= 0) uses_[static_cast<std::size_t>(op.inputs[i].tensor)].push_back({op.id, static_cast<int>(i)});
   }

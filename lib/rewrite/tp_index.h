@@ -62,6 +62,7 @@ class Index {
   /// Is the operation executed by the user frame itself, not by a built-in layer or function that it called?
   bool direct(const model::Op& op) const;
 
+  /// Operations of forward that read a tensor.
   const std::vector<Use>& uses(TensorId t) const;
   /// Indices into Trace::calls.
   const std::vector<int>& calls_of(ModuleId m) const;

@@ -706,6 +706,9 @@ class Resolver {
     if (attempt([&] { return provide(l, w, false); })) return true;
     const auto v = c_.facts.contents(frame(l), c_.index(frame(l)), name, clock_);
     if (!v) return attempt([&] { return provide(l, w, true); });
+    // A kept statement that binds the name again would come after the line.
+    for (const int k : state_[l].by_statement)
+      if (write(k).name == name) return false;
     auto line = [&](const std::string& text) {
       state_[l].lines.emplace_back(name, text);
       state_[l].top[name] = w;

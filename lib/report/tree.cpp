@@ -235,20 +235,37 @@ Node tree(const Trace& t, const support::SourceManager& sm, const TreeOptions& o
 
 Folded fold(const Node& n) {
   Folded out{&n, n.name, 1, {}};
-  for (std::size_t i = 0; i < n.children.size();) {
-    std::size_t j = i + 1;
-    int first = 0, last = 0;
-    if (number(n.children[i].name, first))
-      for (last = first; j < n.children.size(); ++j) {
-        int v = 0;
-        if (!number(n.children[j].name, v) || v != last + 1 || !alike(n.children[i], n.children[j])) break;
-        last = v;
+  std::vector<char> done(n.children.size(), 0);
+  for (std::size_t i = 0; i < n.children.size(); ++i) {
+    if (done[i]) continue;
+    // All numbered siblings like this one, also when they alternate with others (shifted and plain windows).
+    std::vector<std::pair<int, int>> runs;
+    int count = 1, v = 0;
+    if (number(n.children[i].name, v)) {
+      runs.push_back({v, v});
+      for (std::size_t j = i + 1; j < n.children.size(); ++j) {
+        if (done[j] || !number(n.children[j].name, v) || !alike(n.children[i], n.children[j])) continue;
+        done[j] = 1;
+        ++count;
+        if (v == runs.back().second + 1)
+          runs.back().second = v;
+        else
+          runs.push_back({v, v});
       }
+    }
     Folded f = fold(n.children[i]);
-    f.count = static_cast<int>(j - i);
-    if (f.count > 1) f.label = std::to_string(first) + "–" + std::to_string(last);
+    f.count = count;
+    if (count > 1) {
+      f.label.clear();
+      for (std::size_t r = 0; r < runs.size(); ++r) {
+        if (r == 4 && runs.size() > 5) {  // a long alternation: its beginning and its end
+          f.label += ", …";
+          r = runs.size() - 1;
+        }
+        f.label += (r ? ", " : "") + std::to_string(runs[r].first) + (runs[r].second > runs[r].first ? "–" + std::to_string(runs[r].second) : "");
+      }
+    }
     out.children.push_back(std::move(f));
-    i = j;
   }
   return out;
 }

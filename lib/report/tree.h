@@ -41,7 +41,7 @@ struct TreeOptions {
 
 Node tree(const model::Trace&, const support::SourceManager&, const TreeOptions& = {});
 
-/// A run of siblings that differ in their name only: "blocks.0–11 (12×)". Children are those of the first.
+/// Siblings that differ in their number only: "0–11 (12×)", "0, 2, 4 (3×)". Children are those of the first.
 struct Folded {
   const Node* node = nullptr;
   std::string label;                ///< "0–11"

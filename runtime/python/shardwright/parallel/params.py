@@ -214,9 +214,11 @@ class ParamTable:
         self.stages = int(data.get("stages", 1))
         self.entries = {name: Entry.read(name, value) for name, value in data["tensors"].items()}
         self._alias: dict[str, str] = {}
+        self._under: dict[str, str] = {}   # a tied name without an entry of its own: the entry that describes it
         for e in self.entries.values():
             for other in e.tied:
                 self._alias[other] = e.source
+                self._under.setdefault(other, e.name)
         for e in self.entries.values():   # a tied generated name that is cut from another original name
             if e.name in self._alias and e.source != e.name and not e.rows:
                 self._alias.setdefault(e.source, self._alias[e.name])
@@ -253,7 +255,7 @@ class ParamTable:
         return sorted(stages)
 
     def entry(self, name, stage):
-        e = self.entries.get(name)
+        e = self.entries.get(name) or self.entries.get(self._under.get(name))
         if e is None:
             raise ParamsError(f"stage {stage} has a tensor {name!r} that params.yaml does not describe")
         if not e.on(stage):

@@ -186,7 +186,7 @@ class Comparison:
             name = row.name.split(" ")[0].rstrip(",")
             if row.kind in ("gradients", "parameters", "buffers"):
                 e = self.table.entries.get(name)
-                name = self.table.canonical(e.source) if e else name
+                name = self.table.canonical(e.source if e else name)
             elif row.kind != "outputs":
                 name = ""
             s = sensitivity.get((row.kind, name), 0.0)

@@ -209,22 +209,31 @@ class Job:
         return importlib.import_module(self.plan["package"])
 
     def build_stage(self, stage):
+        """The package knows what it was converted with; one that does not gets the job's constructor arguments."""
         package = self.package()
-        args, kwargs = self.constructor_arguments()
         torch.manual_seed(self.seed)
-        if args:
-            try:
-                bound = inspect.signature(self.entry_class.__init__).bind(None, *args, **kwargs)
-                named = dict(list(bound.arguments.items())[1:])
-                parameters = inspect.signature(self.entry_class.__init__).parameters
-                if not any(parameters[k].kind is inspect.Parameter.VAR_POSITIONAL for k in named):
-                    kwargs = {}
-                    for k, v in named.items():
-                        kwargs.update(v if parameters[k].kind is inspect.Parameter.VAR_KEYWORD else {k: v})
-                    args = ()
-            except TypeError:
-                pass
-        return package.build_stage(stage, None, *args, **kwargs) if args else package.build_stage(stage, **kwargs)
+        try:
+            return package.build_stage(stage)
+        except TypeError as error:
+            if "missing" not in str(error) or "argument" not in str(error):
+                raise
+            args, kwargs = self._named_arguments()
+            torch.manual_seed(self.seed)
+            return package.build_stage(stage, None, *args, **kwargs) if args else package.build_stage(stage, **kwargs)
+
+    def _named_arguments(self):
+        """The constructor's arguments by name, where the original's signature allows that."""
+        args, kwargs = self.constructor_arguments()
+        if not args:
+            return args, kwargs
+        signature = inspect.signature(self.entry_class.__init__)
+        bound = list(signature.bind(None, *args, **kwargs).arguments.items())[1:]
+        if any(signature.parameters[k].kind is inspect.Parameter.VAR_POSITIONAL for k, _ in bound):
+            return args, kwargs
+        named = {}
+        for k, v in bound:
+            named.update(v if signature.parameters[k].kind is inspect.Parameter.VAR_KEYWORD else {k: v})
+        return (), named
 
 
 def _import(dotted):

@@ -124,6 +124,7 @@ Value In::Impl::call_function(FunctionObj* f, CallInfo& info) {
     t.step = caller ? caller->step : -1;
     if (caller) t.iters = caller->iters;
     t.builtin = fr.builtin;
+    t.via_partial = info.via_partial;
     t.init = in.init_phase;
     t.begin = in.tick();
     in.trace.frames.push_back(std::move(t));

@@ -145,6 +145,7 @@ void register_functional(Interpreter& in) {
       CallInfo d;
       d.call = c.call;
       d.partial = c.partial;
+      d.via_partial = true;
       for (auto& a : p->args) d.add(a);
       for (std::size_t k = 1; k < c.args.size(); ++k) d.add(c.args[k], c.expr(k));
       for (auto& k : p->kwargs) if (!c.keyword(k.name)) d.kwargs.push_back(k);

@@ -177,6 +177,7 @@ struct CallInfo {
   std::vector<Value> args;
   std::vector<const program::Expr*> exprs;    ///< beside args; nullptr (or shorter) where the argument is not written at `call` (* and ** arguments)
   std::vector<Keyword> kwargs;
+  bool via_partial = false;                   ///< the callee's value is a functools.partial of what is called
   bool partial = false;                       ///< an unknown * or ** argument was left out (and noted)
   const program::Expr* expr(std::size_t i) const { return i < exprs.size() ? exprs[i] : nullptr; }
   void add(Value v, const program::Expr* e = nullptr) { exprs.resize(args.size()); args.push_back(v); exprs.push_back(e); }

@@ -57,6 +57,8 @@ model::ModuleId add_module_entry(Domain& d, InstanceObj* m, const program::Expr*
   entry.type = type_name(m->cls);
   entry.class_def = m->cls->def;
   entry.builtin = m->cls->builtin;
+  for (const ClassObj* k : m->cls->mro)
+    if (k->def != nullptr && !k->builtin) entry.mro.push_back(k->def);
   entry.construct_call = call;
   if (ActiveFrame* f = in.frame()) {
     entry.construct_frame = f->id;
@@ -111,6 +113,7 @@ Value module_new(Domain& d, CallInfo& direct) {
   bool through = top && top->function && top->function->name == "__new__" && top->env && in.stack().size() >= 2;
   CallInfo info = through ? outer_call(*top, direct) : direct;
   model::ModuleId id = add_module_entry(d, m, info.call);
+  in.trace.modules[static_cast<std::size_t>(id)].construct_partial = direct.via_partial;
   if (through) {
     const ActiveFrame* caller = in.stack()[in.stack().size() - 2];
     model::Module& entry = in.trace.modules[static_cast<std::size_t>(id)];
@@ -462,6 +465,8 @@ Value module_deepcopy(Domain& d, CallInfo& info) {
   {
     model::Module& a = in.trace.modules[static_cast<std::size_t>(fresh)];
     const model::Module& b = in.trace.modules[static_cast<std::size_t>(old)];
+    a.cloned_from = old;
+    a.construct_partial = b.construct_partial;
     a.construct_call = b.construct_call;
     a.construct_frame = b.construct_frame;
     a.construct_step = b.construct_step;

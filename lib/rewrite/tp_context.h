@@ -82,6 +82,14 @@ class Context {
   int axis_in(const Sym* s) const;
   std::string axis_name(int axis) const;
 
+  /// Where a module was constructed: itself, or what it is a copy of.
+  const model::Module& made(ModuleId m) const {
+    while (trace.module(m).cloned_from >= 0) m = trace.module(m).cloned_from;
+    return trace.module(m);
+  }
+  /// Is it part of the model (or at least called)? Not: what was built only to be copied.
+  bool in_model(ModuleId m) const { return index.within(m, 0) || !index.calls_of(m).empty(); }
+
   // ---- decisions ---------------------------------------------------------------------------------------------------
   /// Records an edit at a place of user code. `at` is an expression in the same statement (for Keep of other frames).
   /// False when it contradicts an earlier decision there (the axis is refused then).
@@ -167,7 +175,7 @@ class Layers {
   std::string signature(ModuleId m) const;
   void decide_unpacking();
   std::string appended(const LayerPlan& p) const;
-  bool missing_arguments(const model::Module& m, std::string& text) const;
+  bool missing_arguments(ModuleId id, std::string& text) const;
   void emit_constructor(const LayerPlan& p);
   void emit_in_place(ModuleId m);
   void emit_parameters(ModuleId m);

@@ -409,6 +409,12 @@ void emit_conversions(Context& ctx, Layers& layers, std::vector<Need>& needs) {
           bool direct = ctx.index.direct(op);
           const Expr* call = direct ? op.site : (p ? p.expr : nullptr);
           FrameId frame = direct ? op.frame : p.frame;
+          if (!direct && call) {
+            // Only a layer that is called itself can be run without its bias.
+            bool layer = std::any_of(ctx.trace.calls.begin(), ctx.trace.calls.end(), [&](const auto& mc) { return mc.module == op.module && mc.call == call && mc.caller == frame; });
+            const Expr* callee = call->kids[0];
+            if (!layer || (callee->kind == ExprKind::Attribute && (callee->text == "forward" || callee->text == "__call__"))) call = nullptr;
+          }
           if (!call || call->kind != ExprKind::Call || !ctx.editable(frame, call) || !ctx.hand_over(frame, call, direct ? "row_parallel" : "row_parallel_module", c.axis, why + ", the bias once after that"))
             cannot(c, "the sum over tp, before the bias, of");
           break;

@@ -54,13 +54,14 @@ Layers::Layers(Context& c) : ctx_(c), plans_(c.trace.modules.size()), carriers_(
     plans_[static_cast<std::size_t>(m.id)].module = m.id;
     for (const auto& p : m.params)
       if (c.axis_of(p.tensor) >= 0) carriers_[static_cast<std::size_t>(m.id)].push_back(&p);
-    if (m.construct_call) together_[{m.construct_frame, m.construct_call}].push_back(m.id);
+    const auto& made = c.made(m.id);
+    if (made.construct_call && c.in_model(m.id)) together_[{made.construct_frame, made.construct_call}].push_back(m.id);
   }
 }
 
 const std::vector<ModuleId>& Layers::together(ModuleId m) const {
   static const std::vector<ModuleId> none;
-  const auto& mod = ctx_.trace.module(m);
+  const auto& mod = ctx_.made(m);
   auto it = together_.find({mod.construct_frame, mod.construct_call});
   return it == together_.end() ? none : it->second;
 }
@@ -85,7 +86,8 @@ ModuleId Layers::column_input(const Conversion& c) const {
   return m;
 }
 
-bool Layers::missing_arguments(const model::Module& m, std::string& text) const {
+bool Layers::missing_arguments(ModuleId id, std::string& text) const {
+  const model::Module& m = ctx_.made(id);
   if (!m.construct_partial) return true;
   // The callee is a partial: what it bound has to be said at the call.
   const Function* init = nullptr;
@@ -116,6 +118,7 @@ bool Layers::missing_arguments(const model::Module& m, std::string& text) const 
 
 void Layers::choose(ModuleId id) {
   const auto& m = ctx_.trace.module(id);
+  const auto& made = ctx_.made(id);
   const auto& carried = carriers_[static_cast<std::size_t>(id)];
   LayerPlan& p = of(id);
   for (ModuleId up = m.parent; up >= 0; up = ctx_.trace.module(up).parent)
@@ -128,7 +131,7 @@ void Layers::choose(ModuleId id) {
   p.layout = ctx_.layout(weight->tensor);
   for (const auto* r : carried) {
     if (ctx_.layout(r->tensor).expressible) continue;
-    ctx_.refuse(ctx_.axis_of(r->tensor), m.construct_call ? m.construct_call->range : Range{},
+    ctx_.refuse(ctx_.axis_of(r->tensor), made.construct_call ? made.construct_call->range : Range{},
                 fmt::format("{}.{}: the shard is a concatenation inside another factor, which has no spelling", m.fqn, r->attr));
   }
   bool by_builtin = false;   // parameters that a built-in base class makes
@@ -137,9 +140,9 @@ void Layers::choose(ModuleId id) {
   p.form = LayerPlan::InPlace;
   if (!m.builtin) return;
   const auto* rule = ctx_.rules.layer(m.type);
-  bool editable = ctx_.editable(m.construct_frame, m.construct_call);
+  bool editable = ctx_.editable(made.construct_frame, made.construct_call);
   std::string extra;
-  if (!rule || !editable || !missing_arguments(m, extra)) return;
+  if (!rule || !editable || !missing_arguments(id, extra)) return;
   // Consumed by its parameters (F.linear(x, self.qkv.weight)) rather than called: conversions are written there.
   for (const auto& r : m.params)
     for (const auto& use : ctx_.index.uses(r.tensor)) {
@@ -163,9 +166,9 @@ void Layers::choose(ModuleId id) {
   for (const auto& [name, factor] : rule->parallel)
     if (factor == letter) spelling = name;
   std::string base = base_name(m.type);
-  if (const Binding* groups = ctor_arg(m, "groups"); groups && groups->integer > 1) {
+  if (const Binding* groups = ctor_arg(made, "groups"); groups && groups->integer > 1) {
     // The groups are divided: channels in and out are cut alike.
-    const Binding* in = ctor_arg(m, "in_channels");
+    const Binding* in = ctor_arg(made, "in_channels");
     if (p.layout.dim != 0 || !p.layout.plain()) return;
     p.form = LayerPlan::Depthwise;
     p.generated_class = (in && in->integer == groups->integer ? "DepthwiseParallel" : "GroupParallel") + base;
@@ -216,17 +219,18 @@ bool Layers::harmonise() {
 
 void Layers::perform(std::vector<Need>& needs) {
   for (const auto& m : ctx_.trace.modules) choose(m.id);
-  // Dropout modules: all their draws are for sharded tensors.
-  std::set<OpId> sharded(ctx_.result.sharded_random.begin(), ctx_.result.sharded_random.end());
+  // Dropout modules: all their draws are for sharded tensors (in evaluation nothing is drawn; what they are given tells).
   for (const auto& m : ctx_.trace.modules) {
-    if (!m.builtin || !is_plain_dropout(m.type) || !ctx_.editable(m.construct_frame, m.construct_call) || m.construct_partial) continue;
+    const auto& made = ctx_.made(m.id);
+    if (!m.builtin || !is_plain_dropout(m.type) || !ctx_.editable(made.construct_frame, made.construct_call) || made.construct_partial) continue;
     int yes = 0, no = 0;
     for (int c : ctx_.index.calls_of(m.id)) {
       const auto& call = ctx_.trace.calls[static_cast<std::size_t>(c)];
-      ctx_.index.ops_between(call.begin, call.end, [&](const Op& op) {
-        if (op.module == m.id) (sharded.count(op.id) ? yes : no)++;
-      });
+      if (call.arguments.empty() || call.arguments[0].kind != Binding::Tensor) continue;
+      (ctx_.axis_of(call.arguments[0].tensor) >= 0 ? yes : no)++;
     }
+    const Binding* p = ctor_arg(made, "p");
+    if (p && p->kind != Binding::Other && p->number == 0 && p->integer == 0) continue;
     if (yes && !no) dropouts_.insert(m.id);
   }
   for (const auto& [place, modules] : together_) {
@@ -374,7 +378,7 @@ void Layers::decide_unpacking() {
 std::string Layers::appended(const LayerPlan& p) const {
   std::string s;
   auto add = [&](const std::string& a) { s += (s.empty() ? "" : ", ") + a; };
-  missing_arguments(ctx_.trace.module(p.module), s);
+  missing_arguments(p.module, s);
   if (p.form == LayerPlan::Attention) return s;
   if (p.form == LayerPlan::Column) add(p.gather_output ? "gather_output=True" : "gather_output=False");
   if (p.form == LayerPlan::Row) add(p.input_is_parallel ? "input_is_parallel=True" : "input_is_parallel=False");
@@ -387,11 +391,12 @@ std::string Layers::appended(const LayerPlan& p) const {
 
 void Layers::emit_constructor(const LayerPlan& p) {
   const auto& m = ctx_.trace.module(p.module);
-  const Expr* call = m.construct_call;
+  const auto& made = ctx_.made(p.module);
+  const Expr* call = made.construct_call;
   std::string why = fmt::format("{}: {}", m.fqn, reason(p));
   Verdict callee;
   callee.kind = Verdict::Replace;
-  callee.frame = m.construct_frame;
+  callee.frame = made.construct_frame;
   callee.range = call->kids[0]->outer;
   callee.text = p.generated_class;
   callee.imports = {p.generated_class};
@@ -402,7 +407,7 @@ void Layers::emit_constructor(const LayerPlan& p) {
   if (arguments.empty()) return;
   Verdict v;
   v.kind = Verdict::AppendArgument;
-  v.frame = m.construct_frame;
+  v.frame = made.construct_frame;
   v.range = call->range;
   v.text = arguments;
   v.axis = p.axis;
@@ -420,16 +425,16 @@ void Layers::emit(const std::vector<Need>& needs) {
   for (const auto& m : ctx_.trace.modules) emit_parameters(m.id);
   for (ModuleId d : dropouts_) {
     const auto& m = ctx_.trace.module(d);
+    const auto& made = ctx_.made(d);
     Verdict v;
     v.kind = Verdict::Replace;
-    v.frame = m.construct_frame;
-    v.range = m.construct_call->kids[0]->outer;
+    v.frame = made.construct_frame;
+    v.range = made.construct_call->kids[0]->outer;
     v.text = "ShardedDropout";
     v.imports = {"ShardedDropout"};
-    for (OpId o : ctx_.result.sharded_random)
-      if (ctx_.trace.op(o).module == d && !ctx_.trace.op(o).outputs.empty()) v.axis = ctx_.axis_of(ctx_.trace.op(o).outputs[0]);
+    for (int c : ctx_.index.calls_of(d)) v.axis = ctx_.axis_of(ctx_.trace.calls[static_cast<std::size_t>(c)].arguments[0].tensor);
     v.why = m.fqn + ": each rank draws for its own slice";
-    ctx_.decide(m.construct_call, Purpose::Callee, v);
+    ctx_.decide(made.construct_call, Purpose::Callee, v);
   }
   // Draws that no ShardedDropout makes: the call is handed to sharded_random.
   for (OpId o : ctx_.result.sharded_random) {

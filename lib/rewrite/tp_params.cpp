@@ -45,12 +45,15 @@ std::string attribute_path(const model::Trace& t, ModuleId from, ModuleId to) {
 }
 
 const model::AttrWrite* Layers::written(ModuleId m, const model::ParamRef& p) const {
+  // A copy's parameters are other tensors than those that were written.
+  const ModuleId source = ctx_.made(m).id;
+  TensorId tensor = p.tensor;
+  if (source != m)
+    for (const auto& r : ctx_.trace.module(source).params)
+      if (r.attr == p.attr) tensor = r.tensor;
   const model::AttrWrite* last = nullptr;
   for (const auto& w : ctx_.trace.attr_writes)
-    if (w.owner == m && w.name == p.attr && (w.value.tensor == p.tensor || w.kind == model::AttrWrite::Parameter || w.kind == model::AttrWrite::Buffer)) {
-      if (w.value.kind == Binding::Tensor && w.value.tensor != p.tensor) continue;
-      last = &w;
-    }
+    if (w.owner == source && w.name == p.attr && w.value.kind == Binding::Tensor && w.value.tensor == tensor) last = &w;
   return last;
 }
 
@@ -94,18 +97,19 @@ void Layers::emit_in_place(ModuleId id) {
   if (refs.empty()) return;
   std::string arguments = cut_arguments(ctx_, refs);
   std::string why = fmt::format("{}: {}", m.fqn, reason(p));
-  if (!p.by_statement && ctx_.editable(m.construct_frame, m.construct_call)) {
-    ctx_.wrap(m.construct_frame, m.construct_call, Purpose::Construct, "shard_module(", arguments + ")", {"shard_module"}, p.axis, why);
+  const auto& made = ctx_.made(id);
+  if (!p.by_statement && ctx_.editable(made.construct_frame, made.construct_call)) {
+    ctx_.wrap(made.construct_frame, made.construct_call, Purpose::Construct, "shard_module(", arguments + ")", {"shard_module"}, p.axis, why);
     return;
   }
   for (ModuleId up = m.parent; up >= 0; up = ctx_.trace.module(up).parent) {
     const auto& owner = ctx_.trace.module(up);
-    if (owner.builtin || owner.init_frame < 0) continue;
+    if (owner.builtin || ctx_.made(up).init_frame < 0) continue;
     std::string path = attribute_path(ctx_.trace, up, id);
     ctx_.out.init_statements.push_back({up, fmt::format("shard_module(self{}{}{})", path.empty() || path[0] == '[' ? "" : ".", path, arguments), {"shard_module"}, p.axis});
     return;
   }
-  ctx_.refuse(p.axis, m.construct_call ? m.construct_call->range : Range{}, fmt::format("{} is built by code that cannot be edited", m.fqn));
+  ctx_.refuse(p.axis, made.construct_call ? made.construct_call->range : Range{}, fmt::format("{} is built by code that cannot be edited", m.fqn));
 }
 
 void Layers::emit_parameters(ModuleId id) {
@@ -125,7 +129,7 @@ void Layers::emit_parameters(ModuleId id) {
   }
   if (late.empty()) return;
   int axis = ctx_.axis_of(late.front()->tensor);
-  if (m.init_frame < 0) ctx_.refuse(axis, Range{}, fmt::format("{}.{} is made by code that cannot be edited", m.fqn, late.front()->attr));
+  if (ctx_.made(id).init_frame < 0) ctx_.refuse(axis, Range{}, fmt::format("{}.{} is made by code that cannot be edited", m.fqn, late.front()->attr));
   else ctx_.out.init_statements.push_back({id, fmt::format("shard_module(self{})", cut_arguments(ctx_, late)), {"shard_module"}, axis});
 }
 
@@ -150,7 +154,8 @@ void Layers::emit_grad_sums() {
         if (ctx_.index.within(n.id, child))
           for (const auto& r : n.params)
             if (!r.buffer && ctx_.axis_of(r.tensor) < 0 && !summed(r)) return false;
-    return any && ctx_.editable(m.construct_frame, m.construct_call);
+    const auto& made = ctx_.made(m.id);
+    return any && ctx_.editable(made.construct_frame, made.construct_call);
   };
   std::set<TensorId> done;
   for (const auto& m : ctx_.trace.modules) {
@@ -164,7 +169,7 @@ void Layers::emit_grad_sums() {
       int axis = axis_met(r.tensor);
       std::string why = fmt::format("{}.{} meets tensors that carry {}: each rank has a part of its gradient", m.fqn, r.attr, ctx_.axis_name(axis));
       if (whole) {
-        ctx_.wrap(m.construct_frame, m.construct_call, Purpose::GradSum, "sum_gradients_over_tp(", ")", {"sum_gradients_over_tp"}, axis,
+        ctx_.wrap(ctx_.made(m.id).construct_frame, ctx_.made(m.id).construct_call, Purpose::GradSum, "sum_gradients_over_tp(", ")", {"sum_gradients_over_tp"}, axis,
                   fmt::format("{} meets tensors that carry {}: each rank has a part of its gradient", m.fqn, ctx_.axis_name(axis)));
         continue;
       }
@@ -177,7 +182,7 @@ void Layers::emit_grad_sums() {
       bool placed = false;
       for (ModuleId up = m.id; up >= 0 && !placed; up = ctx_.trace.module(up).parent) {
         const auto& owner = ctx_.trace.module(up);
-        if (owner.builtin || owner.init_frame < 0) continue;
+        if (owner.builtin || ctx_.made(up).init_frame < 0) continue;
         std::string path = attribute_path(ctx_.trace, up, m.id);
         std::string target = is_identifier(r.attr) ? fmt::format("self{}{}.{}", path.empty() || path[0] == '[' ? "" : ".", path, r.attr)
                                                    : fmt::format("self{}{}[{}]", path.empty() || path[0] == '[' ? "" : ".", path, r.attr);

@@ -158,6 +158,13 @@ void register_system(Interpreter& in) {
     auto* S = i.make_class("inspect", "Signature");
     S->dict.set("empty", empty);
     m.env.vars.set("Signature", S);
+    for (bool partial : {false, true})
+      i.method(S, partial ? "bind_partial" : "bind", [partial](In& in, CallInfo& c) -> Value {
+        auto* kw = in.make<DictObj>();
+        for (auto& k : c.kwargs) kw->set(in, in.str(k.name), k.value);
+        std::vector<Value> rest(c.args.begin() + 1, c.args.end());
+        return in.call(in.module_attr(in.import("inspect"), "_bind"), {c.args.at(0), in.tuple(std::move(rest)), kw, Value::boolean(partial)}, c.call);
+      });
     auto parameters = [P, empty](In& in, Value f) -> Value {
       bool skip = false;
       if (f.is(Kind::Class)) { f = f.as<ClassObj>()->lookup("__init__"); skip = true; }

@@ -66,6 +66,7 @@ void scan(const Stmt* s, Found& f) {
       break;
     case StmtKind::ClassDef:
       f.names.push_back(s->class_def->name);
+      for (const auto& a : s->class_def->bases) f.effect |= !a.keyword.empty() && a.keyword != "metaclass";  // class X(Base, name="x") registers itself
       for (const Expr* d : s->class_def->decorators) {
         f.effect = true;
         if (const Expr* r = root_of(d); r && d->kind != ExprKind::Name) f.fills.push_back(r->text);
@@ -360,34 +361,66 @@ void In::Impl::exec_import(const Stmt* s, Env* env) {
   }
 }
 
+namespace {
+
+std::string lowered(std::string_view s) {
+  std::string out(s);
+  for (char& c : out) c = static_cast<char>(tolower(static_cast<unsigned char>(c)));
+  return out;
+}
+
+bool quoted_in(std::string_view text, const std::string& low_key) {
+  std::string t = lowered(text);
+  return t.find("'" + low_key + "'") != std::string::npos || t.find('"' + low_key + '"') != std::string::npos;
+}
+
+}  // namespace
+
+/// Runs statements that may have put `key` into a registry: definitions of that name with decorators, decorators, class
+/// arguments or calls that quote it. First in the modules at hand, then in those that these import but that nobody has read yet.
 bool In::Impl::run_effects(const std::string& key) {
-  if (key.empty() || !effects_tried.insert({key, loaded.size()}).second) return false;
+  if (key.size() < 2 || !effects_tried.insert({key, loaded.size()}).second) return false;
+  const std::string low = lowered(key);
+  std::set<ModuleObj*> seen;
   bool ran = false;
-  std::vector<ModuleObj*> all;
-  for (auto& [n, m] : loaded)
-    if (m->demand && !m->demand->effects.empty()) all.push_back(m);
-  for (ModuleObj* m : all)
-    for (std::size_t u : std::vector<std::size_t>(m->demand->effects)) {
-      auto& unit = m->demand->units[u];
-      if (unit.state != ModuleObj::Demand::Unit::Waiting) continue;
-      const Stmt* s = unit.stmt;
-      bool named = (s->function && s->function->name == key) || (s->class_def && s->class_def->name == key);
-      if (!named) {
-        auto quoted = [&](const Range& r) {
-          auto t = in.sources.text(r);
-          return t.find("'" + key + "'") != std::string_view::npos || t.find('"' + key + '"') != std::string_view::npos;
-        };
-        if (s->function || s->class_def) {
-          for (const Expr* d : s->function ? s->function->decorators : s->class_def->decorators) named |= quoted(d->range);
-        } else {
-          named = quoted(s->range);
+  for (int round = 0; round < 4 && !ran; ++round) {
+    std::vector<ModuleObj*> all, fresh;
+    for (auto& [n, m] : loaded)
+      if (m->demand && !m->builtin && seen.insert(m).second) all.push_back(m);
+    for (ModuleObj* m : all)
+      for (std::size_t u : std::vector<std::size_t>(m->demand->effects)) {
+        auto& unit = m->demand->units[u];
+        if (unit.state != ModuleObj::Demand::Unit::Waiting) continue;
+        const Stmt* s = unit.stmt;
+        bool named = (s->function && s->function->name == key) || (s->class_def && s->class_def->name == key);
+        if (s->function) for (const Expr* d : s->function->decorators) named = named || quoted_in(in.sources.text(d->range), low);
+        else if (s->class_def) {
+          for (const Expr* d : s->class_def->decorators) named = named || quoted_in(in.sources.text(d->range), low);
+          for (const auto& b : s->class_def->bases) named = named || quoted_in(in.sources.text(b.range), low);
+        } else named = quoted_in(in.sources.text(s->range), low);
+        if (!named) continue;
+        std::optional<PyError> err;
+        try { run_unit(m, u); ran = true; } catch (PyError& e) { err = e; }
+        if (err) in.note_incomplete(s->range, "top-level statement failed: " + in.describe(*err));
+      }
+    if (ran || effects_tried.size() > 400) break;
+    // Relative imports of packages: cheap to know, and where registries keep their entries.
+    for (ModuleObj* m : all) {
+      if (!m->is_package) continue;
+      for (const auto& unit : m->demand->units) {
+        if (unit.stmt->kind != StmtKind::ImportFrom || unit.stmt->level == 0) continue;
+        std::string base = resolve_relative(m, unit.stmt->level, unit.stmt->module);
+        if (base.empty() || loaded.count(base)) continue;
+        if (in.loader.mentions(base, key) || in.loader.mentions(base, low)) in.import(base);
+        else if (key != low || !isupper(static_cast<unsigned char>(key[0]))) {
+          std::string title = low;
+          title[0] = static_cast<char>(toupper(static_cast<unsigned char>(title[0])));
+          if (in.loader.mentions(base, "'" + title + "'") || in.loader.mentions(base, '"' + title + '"')) in.import(base);
         }
       }
-      if (!named) continue;
-      std::optional<PyError> err;
-      try { run_unit(m, u); ran = true; } catch (PyError& e) { err = e; }
-      if (err) in.note_incomplete(s->range, "top-level statement failed: " + in.describe(*err));
     }
+  }
+  effects_tried.insert({key, loaded.size()});
   return ran;
 }
 

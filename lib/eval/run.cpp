@@ -49,6 +49,14 @@ class Runner {
       if (v.is_unknown()) throw Failed{failure("imports: '" + dotted + "': " + v.as<UnknownObj>()->why, {}, "input")};
       env_.vars.set(name, v);
     }
+    // Jobs may say torch, nn, F and np whether or not the model's file imports them.
+    std::string text = job_.build + job_.setup + job_.call;
+    for (const auto& a : job_.args) text += a.second;
+    for (const auto& i : job_.inputs) text += i.second.expression;
+    for (auto [name, dotted] : {std::pair{"torch", "torch"}, {"nn", "torch.nn"}, {"F", "torch.nn.functional"}, {"np", "numpy"}}) {
+      if (text.find(std::string(name) + ".") == std::string::npos || in_.impl()->global(entry, name).set() || env_.vars.find(name)) continue;
+      if (ModuleObj* m = in_.import(dotted)) env_.vars.set(name, m);
+    }
     Value cls = in_.module_attr(entry, class_name_);
     if (!cls.set()) throw Failed{failure("module '" + entry->name + "' has no class '" + class_name_ + "'" + classes_of(entry), {}, "input")};
     if (cls.is_unknown()) throw Failed{failure("'" + class_name_ + "' cannot be followed: " + cls.as<UnknownObj>()->why, cls.as<UnknownObj>()->where, "input")};

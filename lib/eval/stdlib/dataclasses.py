@@ -74,11 +74,18 @@ def _make_init(cls, fields):
             if f.kind == "initvar":
                 initvars.append(v)
             else:
-                object.__setattr__(self, f.name, v) if cls.__dataclass_params__["frozen"] else setattr(self, f.name, v)
+                object.__setattr__(self, f.name, v) if cls.__dataclass_params__.frozen else setattr(self, f.name, v)
         if has_post:
             self.__post_init__(*initvars)
 
     return __init__
+
+
+class _Params:
+    def __init__(self, init, repr, eq, order, unsafe_hash, frozen, match_args, kw_only, slots):
+        self.init, self.repr, self.eq, self.order = init, repr, eq, order
+        self.unsafe_hash, self.frozen = unsafe_hash, frozen
+        self.match_args, self.kw_only, self.slots, self.weakref_slot = match_args, kw_only, slots, False
 
 
 def _process(cls, init=True, repr=True, eq=True, order=False, unsafe_hash=False, frozen=False, match_args=True, kw_only=False, slots=False, weakref_slot=False):
@@ -115,7 +122,7 @@ def _process(cls, init=True, repr=True, eq=True, order=False, unsafe_hash=False,
         found[name] = f
     fields_ = list(found.values())
     cls.__dataclass_fields__ = found
-    cls.__dataclass_params__ = {"frozen": frozen}
+    cls.__dataclass_params__ = _Params(init, repr, eq, order, unsafe_hash, frozen, match_args, kw_only, slots)
     cls.__match_args__ = tuple([f.name for f in fields_ if f.init and not f.kw_only])
     if init and "__init__" not in cls.__dict__ or init and cls.__dict__.get("__init__") is None:
         cls.__init__ = _make_init(cls, fields_)

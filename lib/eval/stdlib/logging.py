@@ -6,6 +6,7 @@ class Logger:
         self.name = name
         self.level = level
         self.handlers = []
+        self.filters = []
         self.propagate = True
         self.parent = None
         self.disabled = False

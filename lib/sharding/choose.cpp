@@ -99,11 +99,13 @@ struct Candidates {
 Candidates candidates(const model::Trace& trace, AxisTable& table, const Options& options) {
   Candidates c;
   std::vector<int> position(table.axes.size(), -1);
+  std::set<TensorId> pinned_tensors;  // by any of its names: a tied parameter has several
+  if (!options.keep_replicated.empty())
+    for (const auto& n : model::named_tensors(trace))
+      if (std::any_of(options.keep_replicated.begin(), options.keep_replicated.end(), [&](const std::string& p) { return matches(p, n.fqn); })) pinned_tensors.insert(n.ref.tensor);
   for (Axis& a : table.axes) {
     if (!a.legal && !table.divisibility_only[index(a.id)]) continue;
-    const auto pinned = [&](TensorId t) {
-      return std::any_of(options.keep_replicated.begin(), options.keep_replicated.end(), [&](const std::string& p) { return matches(p, trace.tensor(t).name); });
-    };
+    const auto pinned = [&](TensorId t) { return pinned_tensors.count(t) > 0; };
     if (a.parameter_elements <= 0) continue;
     if (std::any_of(a.parameters.begin(), a.parameters.end(), pinned)) {
       a.why_not = "kept replicated on request";

@@ -26,7 +26,8 @@ Communication communication(const model::Trace& trace, const Result& result) {
   for (const Conversion& c : result.conversions) {
     // Both meet whole tensors: what a contraction leaves has lost the axis, what enters has not got it yet.
     if (c.kind == Conversion::ReduceFrom) add(c.op, c.tensor, "activation/forward");
-    if (c.kind == Conversion::CopyTo) add(c.op, c.tensor, "activation/backward");
+    // An input's gradient is asked by nobody: what depends on inputs alone runs no backward.
+    if (c.kind == Conversion::CopyTo && trace.tensor(c.tensor).from_parameter) add(c.op, c.tensor, "activation/backward");
   }
   for (TensorId t : result.grad_summed) add(-1, t, "replicated-grad");
   return out;

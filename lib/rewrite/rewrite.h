@@ -102,6 +102,9 @@ class StageSlicer {
   /// New text of a method (from `def` to its end, decorators excluded, indentation of the original) of a partial module in
   /// stage k; nullopt when the method stays as it is. `render` gives edited text of original ranges.
   std::optional<std::string> method(int k, ModuleId, const program::Function*, const Render& render) const;
+  /// Name of the variable that counts a loop's iterations in the sliced text (which adds one to the loop's header where objects
+  /// made in it need different classes and the header has none); "": the loop is as it was.
+  std::string loop_counter(int k, ModuleId, const void* loop) const;
   /// Names that the sliced text needs beyond the original's: "from itertools import islice", "Absent" (shardwright.parallel).
   std::vector<std::string> extra_imports(int k, ModuleId) const;
 

@@ -96,6 +96,7 @@ class Printer {
   Printer(const std::vector<Variant>& all, const support::SourceManager& sm) : all_(all), sources_(sm) {}
 
   Printed out;
+  std::function<std::string(const void*)> sliced_counter;  ///< of loops whose header the stage slicer changes
 
   void verdict(DefinitionEdits& edits, const Verdict& v, const Expr* call) {
     switch (v.kind) {
@@ -121,7 +122,8 @@ class Printer {
     std::string name = r.variant >= 0 ? refer(r.variant) : std::string(sources_.text(callee->range));
     if (!r.exceptions.empty()) {
       LoopFinder loop(body, r.loop);
-      std::string counter = counter_of(r.loop, r.clause, loop.comprehension != nullptr, loop.comprehension, loop.statement);
+      std::string counter = sliced_counter ? sliced_counter(r.loop) : "";
+      if (counter.empty()) counter = counter_of(r.loop, r.clause, loop.comprehension != nullptr, loop.comprehension, loop.statement);
       if (counter.empty()) { out.error = "objects made in one loop need different classes, and the loop has no counter to tell them apart by"; return; }
       std::map<int, std::vector<int>> by_variant;
       for (auto [i, v] : r.exceptions) by_variant[v].push_back(i);
@@ -175,6 +177,7 @@ Printed print_definition(const Variant& v, const Container& c, const std::vector
   const std::vector<Stmt*>& body = c.class_def ? c.class_def->body : c.function->body;
   auto calls = calls_in(body);
   DefinitionEdits edits(sources.file(c.range.file).text);
+  if (v.sliced && stages) p.sliced_counter = [&](const void* loop) { return stages->loop_counter(v.stage, v.module, loop); };
   for (const Verdict* w : v.verdicts) {
     if (!c.range.contains(w->range)) continue;
     auto it = calls.find(w->range);

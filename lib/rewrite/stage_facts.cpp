@@ -21,6 +21,7 @@ Dims::Dims(const Trace& t) : trace_(t) {
   }
   up_.resize(static_cast<std::size_t>(n));
   for (int i = 0; i < n; ++i) up_[static_cast<std::size_t>(i)] = i;
+  for (const auto& x : t.tensors) size_.insert(size_.end(), x.shape.begin(), x.shape.end());
   constant_.assign(static_cast<std::size_t>(n), 0);
   input_.assign(static_cast<std::size_t>(n), 0);
   for (const Op& op : t.ops) {
@@ -48,6 +49,15 @@ Dims::Dims(const Trace& t) : trace_(t) {
       case Prim::Split: case Prim::Concat:
         for (const auto& in : op.inputs)
           for (const TensorId out : op.outputs) whole(in.tensor, out, op.dim);
+        if (op.prim == Prim::Concat && op.outputs.size() == 1) {
+          Made m;
+          bool fits = true;
+          for (const auto& in : op.inputs) {
+            fits &= in.tensor >= 0 && op.dim >= 0 && op.dim < static_cast<int>(t.tensor(in.tensor).shape.size());
+            if (fits) m.parts.push_back(id(in.tensor, op.dim));
+          }
+          if (fits && op.dim < static_cast<int>(t.tensor(op.outputs[0]).shape.size())) made_[id(op.outputs[0], op.dim)] = m;
+        }
         break;
       default: break;
     }
@@ -61,6 +71,7 @@ Dims::Dims(const Trace& t) : trace_(t) {
         const Sym* s = i < a.syms.size() ? a.syms[i] : nullptr;
         if (!s) constant_[static_cast<std::size_t>(id(out, d))] = a.values[i] != 1;
         else if (s->kind == Sym::Dim && s->tensor >= 0 && s->dim >= 0) join(id(out, d), id(s->tensor, s->dim));
+        else made_[id(out, d)] = {Made::Written, {}, s};
       }
     }
   }
@@ -75,6 +86,94 @@ Dims::Dims(const Trace& t) : trace_(t) {
   for (int i = 0; i < n; ++i)
     if (constant_[static_cast<std::size_t>(i)]) c[static_cast<std::size_t>(find(i))] = 1;
   constant_ = c;
+  std::map<int, Made> made;
+  for (const auto& [i, m] : made_) made.emplace(find(i), m);
+  made_ = made;
+}
+
+int Dims::atom(const std::string& key) const {
+  const auto [it, fresh] = atoms_.emplace(key, -1 - static_cast<int>(atoms_.size()));
+  (void)fresh;
+  return it->second;
+}
+
+namespace {
+Dims::Poly number(double v) {
+  Dims::Poly p;
+  if (v != 0) p[{}] = v;
+  return p;
+}
+Dims::Poly add(Dims::Poly a, const Dims::Poly& b, double sign) {
+  for (const auto& [k, v] : b) {
+    a[k] += sign * v;
+    if (a[k] == 0) a.erase(k);
+  }
+  return a;
+}
+Dims::Poly times(const Dims::Poly& a, const Dims::Poly& b) {
+  Dims::Poly out;
+  for (const auto& [ka, va] : a)
+    for (const auto& [kb, vb] : b) {
+      std::vector<int> k = ka;
+      k.insert(k.end(), kb.begin(), kb.end());
+      std::sort(k.begin(), k.end());
+      out[k] += va * vb;
+      if (out[k] == 0) out.erase(k);
+    }
+  return out;
+}
+std::string text(const Dims::Poly& p) {
+  std::string s;
+  for (const auto& [k, v] : p) s += fmt::format("{}*[{}] ", v, fmt::join(k, ","));
+  return s;
+}
+}  // namespace
+
+const Dims::Poly& Dims::poly_of(int cls) const {
+  if (const auto it = polys_.find(cls); it != polys_.end()) return it->second;
+  const auto i = static_cast<std::size_t>(cls);
+  if (constant_[i]) return polys_[cls] = number(static_cast<double>(size_[i]));
+  polys_[cls] = Poly{{{cls}, 1.0}};  // also what a cycle finds
+  const auto m = made_.find(cls);
+  if (m == made_.end()) return polys_[cls];
+  Poly p;
+  if (m->second.how == Made::Written) {
+    p = poly(m->second.sym);
+  } else if (m->second.how == Made::Sum) {
+    for (const int part : m->second.parts) p = add(p, poly_of(find(part)), 1);
+  } else {
+    p = number(1);
+    for (const int part : m->second.parts) p = times(p, poly_of(find(part)));
+  }
+  return polys_[cls] = p;
+}
+
+const Dims::Poly& Dims::poly(TensorId t, int d) const { return poly_of(find(id(t, d))); }
+
+Dims::Poly Dims::poly(const Sym* s) const {
+  if (!s) return {};
+  switch (s->kind) {
+    case Sym::Const: return number(s->value);
+    case Sym::Dim: return s->tensor >= 0 && s->dim >= 0 ? poly(s->tensor, s->dim) : Poly{{{atom(fmt::format("{}", fmt::ptr(s)))}, 1.0}};
+    case Sym::Add: return add(poly(s->a), poly(s->b), 1);
+    case Sym::Sub: return add(poly(s->a), poly(s->b), -1);
+    case Sym::Neg: return add({}, poly(s->a), -1);
+    case Sym::Mul: return times(poly(s->a), poly(s->b));
+    default: break;
+  }
+  const Poly a = poly(s->a), b = poly(s->b);
+  if ((s->kind == Sym::FloorDiv || s->kind == Sym::TrueDiv) && constant(b) && !b.empty()) {
+    const double by = b.begin()->second;
+    bool exact = true;
+    Poly p = a;
+    for (auto& [k, v] : p) {
+      v /= by;
+      exact &= v == std::floor(v);
+    }
+    if (exact) return p;
+  }
+  if (constant(a) && constant(b)) return number(s->value);
+  return Poly{{{atom(fmt::format("{}({})({})", static_cast<int>(s->kind), text(a), text(b)))}, 1.0}};
 }
 
 int Dims::id(TensorId t, int d) const { return offset_[static_cast<std::size_t>(t)] + d; }
@@ -95,8 +194,33 @@ void Dims::reshape(const Op& op) {
   if (a < 0 || b < 0) return;
   const auto& x = trace_.tensor(a).shape;
   const auto& y = trace_.tensor(b).shape;
-  std::size_t i = 0, j = 0;
+  std::size_t i = 0, j = 0, i0 = 0, j0 = 0;
   std::int64_t p = 1, q = 1;
+  // Several dimensions of one side that make one of the other.
+  auto merged = [&] {
+    auto parts = [&](const std::vector<std::int64_t>& s, TensorId x, std::size_t from, std::size_t to) {
+      Made m;
+      m.how = Made::Product;
+      for (std::size_t k = from; k < to; ++k)
+        if (s[k] != 1) m.parts.push_back(id(x, static_cast<int>(k)));
+      return m;
+    };
+    auto alone = [](const std::vector<std::int64_t>& s, std::size_t from, std::size_t to) {
+      std::size_t found = to;
+      for (std::size_t k = from; k < to; ++k)
+        if (s[k] != 1) {
+          if (found != to) return to;
+          found = k;
+        }
+      return found;
+    };
+    const std::size_t ja = alone(y, j0, j), ia = alone(x, i0, i);
+    const Made from_in = parts(x, a, i0, i), from_out = parts(y, b, j0, j);
+    if (ja != j && from_in.parts.size() > 1) made_.emplace(id(b, static_cast<int>(ja)), from_in);
+    else if (ia != i && from_out.parts.size() > 1) made_.emplace(id(a, static_cast<int>(ia)), from_out);
+    i0 = i;
+    j0 = j;
+  };
   // Products from the left; where both stand at the same product and the next sizes agree, the dimension is the same. A size 1
   // has no place of its own.
   while (i < x.size() && j < y.size()) {
@@ -104,16 +228,18 @@ void Dims::reshape(const Op& op) {
       if (x[i] != 1) join(id(a, static_cast<int>(i)), id(b, static_cast<int>(j)));
       p *= x[i++];
       q *= y[j++];
+      i0 = i;
+      j0 = j;
     } else if (x[i] == 1 && p == q) {
       ++i;
     } else if (y[j] == 1 && p == q) {
       ++j;
     } else if (p * x[i] <= q * y[j]) {
       p *= x[i++];
-      if (p == q * y[j]) q *= y[j++];
+      if (p == q * y[j]) q *= y[j++], merged();
     } else {
       q *= y[j++];
-      if (q == p * x[i]) p *= x[i++];
+      if (q == p * x[i]) p *= x[i++], merged();
     }
   }
 }
@@ -122,7 +248,7 @@ bool Dims::same(TensorId a, int da, TensorId b, int db) const { return find(id(a
 bool Dims::constant(TensorId t, int d) const { return constant_[static_cast<std::size_t>(find(id(t, d)))] != 0; }
 
 bool Dims::constant(const Sym* s) const {
-  if (!s) return true;
+  if (!s || constant(poly(s))) return true;
   switch (s->kind) {
     case Sym::Const: return true;
     case Sym::Dim: return s->tensor >= 0 && s->dim >= 0 && constant(s->tensor, s->dim);
@@ -223,6 +349,13 @@ std::pair<std::size_t, std::size_t> Facts::ops_between(Clock from, Clock to) con
   return {static_cast<std::size_t>(a - trace.ops.begin()), static_cast<std::size_t>(b - trace.ops.begin())};
 }
 
+std::pair<std::size_t, std::size_t> Facts::attr_writes_between(Clock from, Clock to) const {
+  auto before = [](const model::AttrWrite& w, Clock c) { return w.clock < c; };
+  const auto a = std::lower_bound(trace.attr_writes.begin(), trace.attr_writes.end(), from, before);
+  const auto b = std::lower_bound(a, trace.attr_writes.end(), to, before);
+  return {static_cast<std::size_t>(a - trace.attr_writes.begin()), static_cast<std::size_t>(b - trace.attr_writes.begin())};
+}
+
 bool Facts::repeatable(Clock from, Clock to) const {
   const auto [a, b] = ops_between(from, to);
   for (std::size_t i = a; i < b; ++i) {
@@ -238,7 +371,7 @@ bool Facts::calls_inside(FrameId f, StepId step, const Expr* e) const {
   const auto& s = trace.step(step);
   for (const FrameId c : frame(f).callees) {
     const auto& x = trace.frame(c);
-    if (x.call && x.begin >= s.begin && x.begin < s.end && e->range.contains(x.call->range)) return true;
+    if (x.call && !x.builtin && x.begin >= s.begin && x.begin < s.end && e->range.contains(x.call->range)) return true;
   }
   for (const int i : frame(f).module_calls) {
     const auto& c = trace.calls[static_cast<std::size_t>(i)];

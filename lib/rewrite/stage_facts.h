@@ -1,6 +1,7 @@
 // What the trace says about values, for the stage slicer: which sizes are the same dimension, which are constant, what can be
 // computed again in another stage. Internal to the stage slicer.
 #pragma once
+#include <map>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -25,7 +26,14 @@ using model::Trace;
 /// reshape). A class that holds a dimension of a parameter, or one that was written as a constant, has a constant size.
 class Dims {
  public:
+  /// A size as a polynomial in sizes that are not known to be constant: sorted factors → coefficient.
+  using Poly = std::map<std::vector<int>, double>;
   explicit Dims(const Trace& t);
+  const Poly& poly(TensorId t, int d) const;
+  Poly poly(const Sym* s) const;
+  static bool constant(const Poly& p) { return p.empty() || (p.size() == 1 && p.begin()->first.empty()); }
+  /// The same size for every input: one dimension, or equal polynomials.
+  bool equal(TensorId a, int da, TensorId b, int db) const { return same(a, da, b, db) || poly(a, da) == poly(b, db); }
   bool same(TensorId a, int da, TensorId b, int db) const;
   bool constant(TensorId t, int d) const;
   bool constant(const Sym* s) const;   ///< nullptr: true
@@ -35,7 +43,15 @@ class Dims {
   int find(int a) const;
   void join(int a, int b);
   void reshape(const model::Op& op);
+  const Poly& poly_of(int cls) const;
+  int atom(const std::string& key) const;
+  /// Where a dimension's size comes from, when it is no dimension of its own: a sum or product of others, or what was written.
+  struct Made { enum { Sum, Product, Written } how = Sum; std::vector<int> parts; const Sym* sym = nullptr; };
   const Trace& trace_;
+  std::map<int, Made> made_;
+  mutable std::map<int, Poly> polys_;
+  mutable std::map<std::string, int> atoms_;
+  std::vector<std::int64_t> size_;
   std::vector<int> offset_;
   mutable std::vector<int> up_;
   std::vector<char> constant_, input_;
@@ -78,6 +94,8 @@ class Facts {
   std::pair<std::size_t, std::size_t> ops_between(Clock from, Clock to) const;
   /// True when everything computed in the interval can be computed again: no tensor that flows is made.
   bool repeatable(Clock from, Clock to) const;
+  /// Attribute writes in a clock interval: indices into trace.attr_writes, [first, last).
+  std::pair<std::size_t, std::size_t> attr_writes_between(Clock from, Clock to) const;
 
   /// Value of an expression evaluated during a step, as far as the trace knows.
   std::optional<Binding> value(FrameId f, const FunctionIndex& index, const Expr* e, StepId step) const;

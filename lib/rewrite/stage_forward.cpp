@@ -159,6 +159,7 @@ class Writer {
   }
 
   void unpack() {
+    for (const Stmt* s : f_.provided.early) statement(s, 0, with_edits(s->range, {}, render_));
     std::vector<std::string> names;
     for (const Slot& s : received()) names.push_back(s.name);
     if (f_.lo->level == 0 && !names.empty()) {

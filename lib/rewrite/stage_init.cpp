@@ -112,8 +112,9 @@ bool InitSlice::needed_later(const Function* f, const Stmt* s) const {
     if (it == c_.facts.frame(id).by_stmt.end()) continue;
     for (const StepId step : it->second) {
       const auto& st = t.step(step);
-      for (const auto& w : t.attr_writes) {
-        if (w.clock < st.begin || w.clock >= st.end) continue;
+      const auto [wa, wb] = c_.facts.attr_writes_between(st.begin, st.end);
+      for (std::size_t wi = wa; wi < wb; ++wi) {
+        const auto& w = t.attr_writes[wi];
         if (w.kind == model::AttrWrite::Plain) {
           if (use_.mentions(stage_).any.count(w.name)) return true;
           for (const Function* g : functions_) {
@@ -167,8 +168,9 @@ bool InitSlice::round() {
         for (const StepId step : it->second) {
           ++ran;
           const auto& st = t.step(step);
-          for (const auto& w : t.attr_writes) {
-            if (w.clock < st.begin || w.clock >= st.end) continue;
+          const auto [wa, wb] = c_.facts.attr_writes_between(st.begin, st.end);
+          for (std::size_t wi = wa; wi < wb; ++wi) {
+            const auto& w = t.attr_writes[wi];
             // Only what happens to this module, or through it to others; what a constructor does inside is its own affair.
             if (w.owner != module_ && !(w.frame >= 0 && t.frame(w.frame).self == module_)) continue;
             if (w.kind == model::AttrWrite::Plain) {
@@ -224,6 +226,14 @@ bool InitSlice::round() {
   return changed;
 }
 
+/// Does a step make something that is built after all?
+bool InitSlice::makes_late(StepId step) const {
+  const auto [a, b] = c_.facts.attr_writes_between(c_.trace.step(step).begin, c_.trace.step(step).end);
+  for (std::size_t i = a; i < b; ++i)
+    if (late_.count({c_.trace.attr_writes[i].owner, c_.trace.attr_writes[i].name})) return true;
+  return false;
+}
+
 void InitSlice::rounds() {
   for (int i = 0; i < 50 && round(); ++i) {
     // A thing that must be built after all brings back the statements that make it.
@@ -234,8 +244,7 @@ void InitSlice::rounds() {
           const auto it = c_.facts.frame(id).by_stmt.find(s);
           if (it == c_.facts.frame(id).by_stmt.end()) continue;
           for (const StepId step : it->second)
-            for (const auto& w : c_.trace.attr_writes)
-              if (w.clock >= c_.trace.step(step).begin && w.clock < c_.trace.step(step).end && late_.count({w.owner, w.name})) back.push_back(s);
+            if (makes_late(step)) back.push_back(s);
         }
     for (const Stmt* s : back) drop_.erase(s);
     for (auto it = absent_.begin(); it != absent_.end();) {
@@ -243,9 +252,7 @@ void InitSlice::rounds() {
       for (const FrameId id : frames_.at(it->second)) {
         const auto at = c_.facts.frame(id).by_stmt.find(it->first);
         if (at == c_.facts.frame(id).by_stmt.end()) continue;
-        for (const StepId step : at->second)
-          for (const auto& w : c_.trace.attr_writes)
-            if (w.clock >= c_.trace.step(step).begin && w.clock < c_.trace.step(step).end && late_.count({w.owner, w.name})) late = true;
+        for (const StepId step : at->second) late |= makes_late(step);
       }
       it = late ? absent_.erase(it) : std::next(it);
     }
@@ -275,9 +282,13 @@ void InitSlice::rounds() {
         for (const FrameId id : frames_.at(f)) {
           const auto it = c_.facts.frame(id).by_stmt.find(s);
           if (it == c_.facts.frame(id).by_stmt.end()) continue;
-          for (const StepId step : it->second)
-            for (const auto& w : c_.trace.attr_writes)
-              effects |= w.clock >= c_.trace.step(step).begin && w.clock < c_.trace.step(step).end && !(w.owner >= 0 && !use_.holds(stage_, w.owner) && w.owner != module_);
+          for (const StepId step : it->second) {
+            const auto [wa, wb] = c_.facts.attr_writes_between(c_.trace.step(step).begin, c_.trace.step(step).end);
+            for (std::size_t wi = wa; wi < wb; ++wi) {
+              const auto& w = c_.trace.attr_writes[wi];
+              effects |= !(w.owner >= 0 && !use_.holds(stage_, w.owner) && w.owner != module_);
+            }
+          }
         }
         if (effects) return;
         drop_.insert(s);
@@ -289,6 +300,8 @@ void InitSlice::rounds() {
 // ---- constructor calls that make held and other objects --------------------------------------------------------------------
 
 bool InitSlice::container_call(const Expr* call) const {
+  for (const auto& m : c_.trace.modules)
+    if (m.construct_call == call && use_.container(m.id)) return true;
   const Expr* f = call->kids[0];
   static const std::set<std::string> names{"ModuleList", "Sequential", "ModuleDict", "OrderedDict", "dict", "list", "tuple", "append", "extend", "insert", "add_module", "register_module", "setattr", "update"};
   return (f->kind == ExprKind::Name || f->kind == ExprKind::Attribute) && names.count(f->text) != 0;
@@ -554,7 +567,7 @@ void InitSlice::keep_list(ModuleId m, const std::string& prefix, std::vector<std
     if (p.tensor >= 0 && use_.holds(stage_, Named{m, p.attr})) out.push_back(prefix + p.attr);
   for (const auto& [name, child] : mod.children) {
     if (child < 0 || !use_.holds(stage_, child)) continue;
-    if (use_.divided(stage_, child) && c_.trace.module(child).builtin) keep_list(child, prefix + name + ".", out);
+    if (use_.divided(stage_, child) && use_.container(child)) keep_list(child, prefix + name + ".", out);
     else out.push_back(prefix + name);
   }
 }

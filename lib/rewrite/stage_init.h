@@ -29,6 +29,7 @@ class InitSlice {
 
   void collect();
   void rounds();
+  bool makes_late(StepId step) const;
   bool round();
   void sites();
   void guards();

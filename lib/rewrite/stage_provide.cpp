@@ -232,6 +232,8 @@ class Resolver {
       return false;
     }
     state_[l].lines.emplace_back(name, *text);
+    for (auto& x : fields_) state_[l].lines.push_back(std::move(x));
+    fields_.clear();
     state_[l].top[name] = -1;
     return true;
   }
@@ -345,7 +347,7 @@ class Resolver {
     }
     // Otherwise without its constructor; only as a whole variable.
     if (produce != base) return std::nullopt;
-    for (std::size_t i = 0; i < fields.size(); ++i) state_[l].lines.emplace_back("." + base + "." + v.items[i].first, fields[i]);
+    for (std::size_t i = 0; i < fields.size(); ++i) fields_.emplace_back("." + base + "." + v.items[i].first, fields[i]);
     return fmt::format("{}.__new__({})", cls, cls);
   }
 
@@ -388,7 +390,44 @@ class Resolver {
       for (int k = 0; k < static_cast<int>(shape.size()); ++k)
         if (c_.facts.dims.same(t, d, h.tensor, k)) return fmt::format("{}.shape[{}]", h.name, k);
     }
-    return std::nullopt;
+    return poly_text(l, c_.facts.dims.poly(t, d));
+  }
+
+  /// A size by what it has to do with the sizes of tensors at hand: the same, a constant more, a constant times as much.
+  std::optional<std::string> poly_text(std::size_t l, const Dims::Poly& want) const {
+    const auto hands = at_hand(l);
+    auto each = [&](auto f) -> std::optional<std::string> {
+      for (const AtHand& h : hands)
+        for (int k = 0; k < static_cast<int>(c_.trace.tensor(h.tensor).shape.size()); ++k) {
+          const auto& have = c_.facts.dims.poly(h.tensor, k);
+          if (Dims::constant(have)) continue;
+          if (auto t = f(fmt::format("{}.shape[{}]", h.name, k), have)) return t;
+        }
+      return std::nullopt;
+    };
+    if (auto t = each([&](const std::string& x, const Dims::Poly& have) { return have == want ? std::optional(x) : std::nullopt; })) return t;
+    if (auto t = each([&](const std::string& x, const Dims::Poly& have) -> std::optional<std::string> {
+          Dims::Poly diff = want;
+          for (const auto& [k, v] : have)
+            if ((diff[k] -= v) == 0) diff.erase(k);
+          if (!Dims::constant(diff) || diff.empty()) return std::nullopt;
+          const double d = diff.begin()->second;
+          return fmt::format("{} {} {}", x, d < 0 ? "-" : "+", static_cast<std::int64_t>(d < 0 ? -d : d));
+        }))
+      return t;
+    return each([&](const std::string& x, const Dims::Poly& have) -> std::optional<std::string> {
+      if (have.size() != want.size()) return std::nullopt;
+      double ratio = 0;
+      for (const auto& [k, v] : have) {
+        const auto w = want.find(k);
+        if (w == want.end() || (ratio != 0 && v / w->second != ratio)) return std::nullopt;
+        ratio = v / w->second;
+      }
+      if (ratio > 1 && ratio == static_cast<double>(static_cast<std::int64_t>(ratio))) return fmt::format("{} // {}", x, static_cast<std::int64_t>(ratio));
+      const double up = 1 / ratio;
+      if (up > 1 && up == static_cast<double>(static_cast<std::int64_t>(up))) return fmt::format("{} * {}", x, static_cast<std::int64_t>(up));
+      return std::nullopt;
+    });
   }
 
   std::optional<std::string> size_text(std::size_t l, const Sym* s) const {
@@ -397,6 +436,7 @@ class Resolver {
       return static_cast<double>(i) == s->value ? std::to_string(i) : fmt::format("{}", s->value);
     }
     if (s->kind == Sym::Dim) return dim_text(l, s->tensor, s->dim);
+    if (auto t = poly_text(l, c_.facts.dims.poly(s))) return t;
     if (s->kind == Sym::Other || !s->a) return std::nullopt;
     const auto a = size_text(l, s->a);
     if (!a) return std::nullopt;
@@ -429,7 +469,7 @@ class Resolver {
       const auto& s = c_.trace.tensor(o).shape;
       if (s.size() != shape.size()) return false;
       for (int d = 0; d < static_cast<int>(s.size()); ++d)
-        if (!c_.facts.dims.same(t, d, o, d) && !(c_.facts.dims.constant(t, d) && c_.facts.dims.constant(o, d) && s[static_cast<std::size_t>(d)] == shape[static_cast<std::size_t>(d)])) return false;
+        if (!c_.facts.dims.equal(t, d, o, d) && !(c_.facts.dims.constant(t, d) && c_.facts.dims.constant(o, d) && s[static_cast<std::size_t>(d)] == shape[static_cast<std::size_t>(d)])) return false;
       return true;
     };
     const Expr* up = index.parent(a);
@@ -456,9 +496,9 @@ class Resolver {
       for (const AtHand& h : hands) {
         const auto& s = c_.trace.tensor(h.tensor).shape;
         const std::int64_t k = *dim < 0 ? *dim + static_cast<std::int64_t>(s.size()) : *dim;
-        if (k >= 0 && k < static_cast<std::int64_t>(s.size()) && c_.facts.dims.same(t, static_cast<int>(d), h.tensor, static_cast<int>(k))) return Edit{name->range, h.name};
+        if (k >= 0 && k < static_cast<std::int64_t>(s.size()) && c_.facts.dims.equal(t, static_cast<int>(d), h.tensor, static_cast<int>(k))) return Edit{name->range, h.name};
       }
-      if (auto text = dim_text(l, t, static_cast<int>(d))) return Edit{access->range, *text};
+      if (auto text = dim_text(l, t, static_cast<int>(d))) return Edit{access->range, text->find(' ') == std::string::npos ? *text : "(" + *text + ")"};
       if (c_.facts.dims.constant(t, static_cast<int>(d))) return Edit{access->range, std::to_string(shape[static_cast<std::size_t>(d)])};
       return std::nullopt;
     }
@@ -665,11 +705,44 @@ class Resolver {
     return true;
   }
 
+  /// Keeps the statement that made version `w` in front of the unpacking, where the inputs' names still hold the inputs.
+  bool early(std::size_t l, int w) {
+    if (l != 0 || write(w).step < 0) return false;
+    if (state_[0].by_statement.count(w)) return true;
+    const auto& step = c_.trace.step(write(w).step);
+    const Stmt* s = step.stmt;
+    if (!s->body.empty() || (s->kind != StmtKind::Assign && s->kind != StmtKind::AnnAssign)) return false;
+    const auto* place = c_.index(frame(0)).place(s);
+    if (!place || place->parent || !at(0).chain.front() || place->index >= c_.index(frame(0)).place(at(0).chain.front())->index) return false;
+    if (!c_.facts.repeatable(step.begin, step.end)) return false;
+    for (const auto& r : own_reads(s)) {
+      const int rw = c_.facts.version(frame(0), r.name, step.begin);
+      if (rw < 0 || is_self(0, r.name)) continue;
+      if (c_.facts.at_entry(rw)) {
+        auto& v = state_[0].inputs;
+        if (std::find(v.begin(), v.end(), r.name) == v.end()) v.push_back(r.name);
+        continue;
+      }
+      if (!early(0, rw)) return false;
+    }
+    auto& e = state_[0].early;
+    if (std::find(e.begin(), e.end(), s) == e.end()) e.push_back(s);
+    for (const int other : c_.facts.frame(frame(0)).writes)
+      if (write(other).clock >= step.begin && write(other).clock < step.end) state_[0].by_statement.insert(other);
+    stage_.recomputed.emplace_back(step.begin, step.end);
+    return true;
+  }
+
   bool read(std::size_t l, const Stmt* unit, const Read& r, Clock when, bool more_inputs) {
     const int w = c_.facts.version(frame(l), r.name, when);
     if (w < 0 || is_self(l, r.name)) return true;
     if (header_target(l, r.name)) return true;
     if (provide(l, w, more_inputs)) return true;
+    const auto kind = write(w).value.kind;
+    if (w == current(l, r.name) && (kind == Binding::Int || kind == Binding::Float || kind == Binding::Bool) && depth_ < 40) {
+      struct Depth { int& d; explicit Depth(int& x) : d(x) { ++d; } ~Depth() { --d; } } depth(depth_);
+      if (scalar(l, r.name, w)) return true;
+    }
     // Tensors that cross under this very version are provided; others only by what is asked of them.
     if (write(w).value.kind == Binding::Tensor && r.expr)
       if (auto e = metadata(l, r.expr, write(w).value.tensor)) {
@@ -717,7 +790,7 @@ class Resolver {
     const bool number = v->kind == Binding::Int || v->kind == Binding::Float || v->kind == Binding::Bool;
     if (number && v->sym && !c_.facts.dims.constant(v->sym)) {
       if (const auto t = size_text(l, v->sym)) return line(*t);
-      return attempt([&] { return provide(l, w, true); });
+      return attempt([&] { return provide(l, w, true); }) || attempt([&] { return early(l, w); });
     }
     if (const auto t = literal(*v)) {
       // A value that an input decides is read from the input rather than frozen.
@@ -872,6 +945,7 @@ class Resolver {
   std::string error_;
   int depth_ = 0;
   bool v_in_sequence_ = false;
+  std::vector<std::pair<std::string, std::string>> fields_;
 };
 
 }  // namespace

@@ -96,6 +96,7 @@ struct Piece {
 struct Provided {
   std::map<std::string, int> top;                    ///< name → version that it holds after unpacking (crossing, inputs, arguments, lines)
   std::set<const Stmt*> keep;                        ///< statements before the boundary that are kept
+  std::vector<const Stmt*> early;                    ///< kept ones that come before unpacking: they read inputs whose names are used again
   std::map<const Stmt*, std::vector<Edit>> edits;    ///< in kept statements
   std::vector<std::pair<std::string, std::string>> lines;  ///< name = text, after unpacking
   std::set<int> by_statement;                        ///< versions made by kept statements

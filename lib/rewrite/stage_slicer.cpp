@@ -176,6 +176,10 @@ std::optional<std::string> StageSlicer::method(int k, ModuleId m, const program:
   return impl_->init(k, m).text(f, render, uses);
 }
 
+std::string StageSlicer::loop_counter(int k, ModuleId m, const void* loop) const {
+  return impl_->has(k) && impl_->use ? impl_->init(k, m).counter(loop) : "";
+}
+
 std::vector<std::string> StageSlicer::extra_imports(int k, ModuleId m) const {
   std::vector<std::string> out;
   if (!impl_->has(k) || !impl_->use) return out;

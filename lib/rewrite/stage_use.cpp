@@ -35,6 +35,20 @@ void Use::mark(int k, ModuleId m) {
   for (const ModuleId p : parents_[static_cast<std::size_t>(m)]) mark(k, p);
 }
 
+bool Use::container(ModuleId m) const {
+  const auto& mod = c_.trace.module(m);
+  auto is = [](const std::string& s) {
+    const std::string last = s.substr(s.rfind('.') + 1);
+    return last == "ModuleList" || last == "Sequential" || last == "ModuleDict";
+  };
+  if (mod.builtin) return is(mod.type);
+  if (mod.init_frame >= 0) return false;
+  for (const auto* cls : mod.mro)
+    for (const auto& b : cls->bases)
+      if (b.value && is(c_.text(b.value->range))) return true;
+  return false;
+}
+
 void Use::activity(int k) {
   const Trace& t = c_.trace;
   const StageSlice& s = stages_[static_cast<std::size_t>(k)];
@@ -140,6 +154,7 @@ void Use::mention_pieces(int k, ModuleId self, const std::string& self_name, con
     switch (p.kind) {
       case Piece::Whole: statement(p.stmt); break;
       case Piece::Prefix:
+        for (const Stmt* s : f.provided.early) statement(s);
         for (const Stmt* s : f.provided.keep) {
           if (s->kind == StmtKind::If) mention_expr(k, self, self_name, s->value);
           else statement(s);
@@ -244,6 +259,8 @@ void Use::hold(int k) {
       if (child < 0) continue;
       if (!divided) visit(child, true);
       else if (active_[K].count(child)) visit(child, false);
+      // Code that stays asks for a container: it is there, with nothing in it.
+      else if (container(child) && mentions_[K].of_module.count({m, name}) && used_somewhere(child)) visit(child, false);
       else if (!used_somewhere(child) && first_stage(m) == k) visit(child, true);
     }
   };

@@ -30,6 +30,9 @@ class Use {
   const std::vector<ModuleId>& partial(int k) const { return partial_[static_cast<std::size_t>(k)]; }
   const Mentions& mentions(int k) const { return mentions_[static_cast<std::size_t>(k)]; }
 
+  /// ModuleList, Sequential, ModuleDict, or a user's class made of one without an __init__ of its own.
+  bool container(ModuleId m) const;
+
   /// The module that an attribute path from `self` reaches, or -1. `passed`: every module on the way, the first first.
   ModuleId resolve(ModuleId self, const Expr* e, const std::string& self_name, std::vector<std::pair<ModuleId, std::string>>* passed = nullptr) const;
 

@@ -109,6 +109,13 @@ const Expr* Index::compare_at(Range r) const {
   return it == compares_.end() ? nullptr : it->second;
 }
 
+std::vector<const Expr*> Index::compares_in(Range r) const {
+  std::vector<const Expr*> found;
+  for (auto it = compares_.lower_bound({r.file, r.begin, 0}); it != compares_.end() && std::get<0>(it->first) == r.file && std::get<1>(it->first) < r.end; ++it)
+    if (r.contains(it->second->range)) found.push_back(it->second);
+  return found;
+}
+
 bool Index::executed(FrameId frame, const Stmt* stmt) const {
   const auto* fn = trace.frame(frame).function;
   if (!stmt || (fn && fn->name == "<lambda>")) return true;

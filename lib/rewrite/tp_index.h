@@ -53,6 +53,8 @@ class Index {
   const StmtInfo* info(const Stmt* s) const;
   /// The comparison with exactly this range; nullptr: none.
   const Expr* compare_at(Range r) const;
+  /// All comparisons inside a range.
+  std::vector<const Expr*> compares_in(Range r) const;
   /// Did `frame` execute `stmt` (an innermost statement)? Lambdas: always.
   bool executed(FrameId frame, const Stmt* stmt) const;
   const std::vector<FrameId>& frames_of(const Function* f) const;

@@ -59,7 +59,7 @@ class Sizes {
   FrameId frame_of(const Op& op, const Expr* e) const {
     if (ctx_.editable(op.frame, e)) return op.frame;
     for (ModuleId m = op.module; m >= 0; m = ctx_.trace.module(m).parent) {
-      const auto& mod = ctx_.trace.module(m);
+      const auto& mod = ctx_.made(m);
       if (mod.construct_call && mod.construct_call->range.contains(e->range) && ctx_.editable(mod.construct_frame, e)) return mod.construct_frame;
     }
     return -1;
@@ -164,8 +164,44 @@ class Sizes {
     return ctx_.wrap(op.frame, star, Purpose::Size, "local_sizes(", fmt::format(", {})", a.dim - first), {"local_sizes"}, axis, fmt::format("{} is {} on each rank", a.values[0], need));
   }
 
-  void size(const Op& op, const model::SizeArg& a) {
+  /// A size given to the constructor of a built-in layer (nn.Unflatten(1, (heads, width)), Rearrange('…', h=heads)): its
+  /// expression there. Told by the values: the argument must be the only one that has them.
+  const Expr* constructor_expr(const Op& op, const model::SizeArg& a) const {
+    if (op.module < 0 || ctx_.index.direct(op) || a.values.empty()) return nullptr;
+    const auto& m = ctx_.made(op.module);
+    if (!m.builtin || !ctx_.editable(m.construct_frame, m.construct_call)) return nullptr;
+    std::vector<std::int64_t> all;
+    std::size_t position = 0;
+    for (const auto& other : op.size_args) {
+      if (&other == &a) position = all.size();
+      all.insert(all.end(), other.values.begin(), other.values.end());
+    }
+    std::vector<const Expr*> found;
+    for (std::size_t i = 0; i < m.ctor_args.size(); ++i) {
+      const auto& value = m.ctor_args[i].second;
+      const Expr* e = i < m.ctor_exprs.size() ? m.ctor_exprs[i] : nullptr;
+      bool one = a.values.size() == 1;
+      if (one && value.kind == Binding::Int && value.integer == a.values[0] && e) found.push_back(e);
+      if (value.kind == Binding::Sequence && value.items.size() == all.size() && e) {
+        bool same = true;
+        for (std::size_t k = 0; k < all.size(); ++k) same = same && value.items[k].second.kind == Binding::Int && value.items[k].second.integer == all[k];
+        bool written = (e->kind == ExprKind::Tuple || e->kind == ExprKind::List) && e->kids.size() == all.size();
+        if (same && !one && a.values.size() == all.size()) found.push_back(e);
+        else if (same && written && e->kids[position]->kind != ExprKind::Starred) found.push_back(e->kids[position]);
+      }
+      if (one && value.kind == Binding::Mapping)
+        for (const auto& [name, item] : value.items)
+          if (item.kind == Binding::Int && item.integer == a.values[0])
+            for (const auto& arg : m.construct_call->args)
+              if (arg.keyword == name) found.push_back(arg.value);
+    }
+    return found.size() == 1 && ctx_.editable(m.construct_frame, found[0]) ? found[0] : nullptr;
+  }
+
+  void size(const Op& op, const model::SizeArg& given) {
     if (op.outputs.empty()) return;
+    model::SizeArg a = given;
+    if (!a.expr) a.expr = constructor_expr(op, given);
     TensorId out = op.outputs[0];
     const auto& full = ctx_.trace.tensor(out).shape;
     std::vector<std::int64_t> local = ctx_.result.local_shape(ctx_.trace, out);
@@ -324,6 +360,25 @@ class Sizes {
     return std::nullopt;
   }
 
+  /// x.size() != (b, heads, n, n): the tuple's element for the dimension that is local becomes local.
+  bool whole_shape(const model::Guard& g, const Expr* compare, FrameId frame, int axis) {
+    if (compare->kids.size() != 2 || !ctx_.editable(frame, compare)) return false;
+    for (int side = 0; side < 2; ++side) {
+      const Sym* dim = side ? g.b : g.a;
+      const Expr* tuple = compare->kids[side ? 0 : 1];
+      if (!dim || dim->kind != Sym::Dim || (tuple->kind != ExprKind::Tuple && tuple->kind != ExprKind::List)) continue;
+      if (tuple->kids.size() != ctx_.trace.tensor(dim->tensor).shape.size()) continue;
+      const Expr* e = tuple->kids[static_cast<std::size_t>(dim->dim)];
+      auto other = side ? g.a : g.b;
+      double value = side ? g.a_value : g.b_value;
+      if (other && ctx_.local(other) != value) continue;
+      if (e->kind == ExprKind::Starred || static_cast<double>(ctx_.local_size(dim->tensor, dim->dim)) * ctx_.tp != value) continue;
+      bool parens = binds_looser_than_product(e);
+      return ctx_.wrap(frame, e, Purpose::Size, parens ? "(" : "", std::string(parens ? ")" : "") + " // tp_size()", {"tp_size"}, axis, "compared with a local size");
+    }
+    return false;
+  }
+
   void guard(const model::Guard& g) {
     auto a = g.a ? ctx_.local(g.a) : std::optional<double>(g.a_value);
     auto b = g.b ? ctx_.local(g.b) : std::optional<double>(g.b_value);
@@ -336,6 +391,10 @@ class Sizes {
     }
     int axis = ctx_.axis_in(g.a) >= 0 ? ctx_.axis_in(g.a) : ctx_.axis_in(g.b);
     const Expr* compare = ctx_.index.compare_at(g.range);
+    auto inside = ctx_.index.compares_in(g.range);   // the place may be the whole statement
+    if (!compare && inside.size() == 1) compare = inside[0];
+    for (const Expr* c : inside)
+      if (whole_shape(g, c, frame, axis)) return;
     if (compare && compare->kids.size() == 2 && ctx_.editable(frame, compare)) {
       // The comparison is about full sizes: say so on the side that is local.
       bool possible = true;

@@ -77,6 +77,15 @@ Value arg(In& in, CallInfo& c, std::size_t i, const char* f) {
   return c.args[i];
 }
 
+/// Private names are written `self.__x` and stored so; Python stores `_Class__x`. A *string* "__x" therefore names something
+/// else, and a string "_Class__x" what the attribute syntax wrote.
+std::string named_by_string(const std::string& n) {
+  if (n.size() > 2 && n.compare(0, 2, "__") == 0 && n.compare(n.size() - 2, 2, "__") != 0) return n + " (unmangled)";
+  if (n.size() > 4 && n[0] == '_' && n[1] != '_')
+    if (std::size_t p = n.find("__", 1); p != std::string::npos && isupper(static_cast<unsigned char>(n[1])) && n.compare(n.size() - 2, 2, "__") != 0) return n.substr(p);
+  return n;
+}
+
 Value extreme(In& in, CallInfo& c, bool max) {
   const char* name = max ? "max" : "min";
   auto* key = c.keyword("key");
@@ -303,8 +312,8 @@ void register_builtins(Interpreter& in) {
     Value v = arg(i, c, 0, "getattr"), n = arg(i, c, 1, "getattr");
     if (n.is_unknown()) return n;
     if (!n.is(Kind::Str)) i.raise("TypeError", "attribute name must be string, not '" + i.type_of(n)->name + "'", c.call);
-    if (c.args.size() < 3) return i.getattr(v, n.str(), c.call);
-    Value x = i.getattr_or(v, n.str(), c.call);
+    if (c.args.size() < 3) return i.getattr(v, named_by_string(n.str()), c.call);
+    Value x = i.getattr_or(v, named_by_string(n.str()), c.call);
     return x.set() ? x : c.args[2];
   });
   def("hasattr", [](In& i, CallInfo& c) -> Value {
@@ -312,7 +321,7 @@ void register_builtins(Interpreter& in) {
     if (v.is_unknown()) return v;
     if (n.is_unknown()) return n;
     Value x;
-    try { x = i.getattr_or(v, n.str(), c.call); }
+    try { x = i.getattr_or(v, named_by_string(n.str()), c.call); }
     catch (PyError& e) { if (!i.isinstance(e.exception, i.builtin_class("AttributeError"))) throw; }
     if (x.is_unknown() && v.is(Kind::Instance)) return x.as<UnknownObj>()->why.empty() ? x : x;
     return Value::boolean(x.set());
@@ -320,7 +329,7 @@ void register_builtins(Interpreter& in) {
   def("setattr", [](In& i, CallInfo& c) {
     Value n = arg(i, c, 1, "setattr");
     if (n.is_unknown()) { i.note_incomplete(i.range_of(c.call), "setattr with an unknown name"); return Value::none(); }
-    i.setattr(c.args[0], n.str(), arg(i, c, 2, "setattr"), nullptr);
+    i.setattr(c.args[0], named_by_string(n.str()), arg(i, c, 2, "setattr"), nullptr);
     return Value::none();
   });
   def("delattr", [](In& i, CallInfo& c) { i.delattr(arg(i, c, 0, "delattr"), arg(i, c, 1, "delattr").str()); return Value::none(); });

@@ -186,7 +186,7 @@ void register_containers(Interpreter& in) {
     Value k = arg(i, c, 1);
     if (k.is_unknown()) return k;
     if (Value* v = d->find(i, k)) return *v;
-    if (k.is(Kind::Str) && i.impl()->run_effects(k.str()))
+    if (d->global && k.is(Kind::Str) && i.impl()->run_effects(k.str()))
       if (Value* v = d->find(i, k)) return *v;
     if (c.args.size() > 2) return c.args[2];
     auto* dflt = c.keyword("default");

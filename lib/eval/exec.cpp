@@ -33,6 +33,7 @@ void In::Impl::store(const std::string& name, const Value& v, Env* env) {
     }
   }
   env->vars.set(name, v);
+  if (v.is(Kind::Dict) && (env == &env->globals->env || env->is_class)) v.as<DictObj>()->global = true;
   if (env != &env->globals->env && !env->is_class && recording() && frame()->function) var_write(name, v);
 }
 

@@ -128,7 +128,7 @@ Value In::getitem(const Value& v, const Value& key, const Expr* site, const Expr
         return x;
       }
       // A registry filled by decorators in modules that only had to be imported: let those run, then look again.
-      if (key.is(Kind::Str) && impl_->run_effects(key.str()))
+      if (d->global && key.is(Kind::Str) && impl_->run_effects(key.str()))
         if (Value* x = d->find(*this, key)) return *x;
       Value e = call(builtin_class("KeyError"), {key});
       raise_value(e, range_of(site));
@@ -233,7 +233,7 @@ Value In::Impl::contains(const Value& c, const Value& item) {
     case Kind::Dict: case Kind::Set: case Kind::FrozenSet: {
       if (item.is_unknown()) return item;
       if (c.as<DictObj>()->find(in, item)) return Value::boolean(true);
-      if (c.is(Kind::Dict) && item.is(Kind::Str) && run_effects(item.str())) return Value::boolean(c.as<DictObj>()->find(in, item) != nullptr);
+      if (c.is(Kind::Dict) && c.as<DictObj>()->global && item.is(Kind::Str) && run_effects(item.str())) return Value::boolean(c.as<DictObj>()->find(in, item) != nullptr);
       return Value::boolean(false);
     }
     case Kind::Range: {

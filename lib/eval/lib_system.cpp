@@ -187,13 +187,14 @@ void register_system(Interpreter& in) {
       }
       return d;
     };
-    i.def(m, "signature", [parameters, S](In& in, CallInfo& c) -> Value {
+    i.def(m, "signature", [parameters, S, empty](In& in, CallInfo& c) -> Value {
       if (c.args.at(0).is_unknown()) return c.args[0];
       Value d = parameters(in, c.args[0]);
       if (!d.set()) return in.unknown("signature of something that is not written in Python", c.call);
       auto* o = in.make<InstanceObj>(S);
       o->attrs = &in.impl()->new_env(nullptr, nullptr)->vars;
       o->attrs->set("parameters", d);
+      o->attrs->set("return_annotation", empty);
       return o;
     });
     i.def(m, "getfullargspec", [parameters](In& in, CallInfo& c) -> Value {

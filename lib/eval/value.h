@@ -122,6 +122,7 @@ struct DictObj : Obj {
   std::size_t live = 0;
   std::unordered_multimap<std::size_t, std::size_t> index;
   Value default_factory;             ///< defaultdict
+  bool global = false;               ///< bound at a module's top level: may be a registry
   Value* find(Interpreter&, const Value& key);           ///< raises TypeError when the key cannot be hashed
   Value* find(std::string_view key);                     ///< key is a str
   void set(Interpreter&, const Value& key, Value v);

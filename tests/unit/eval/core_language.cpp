@@ -160,3 +160,7 @@ TEST_CASE("a runaway program stops") {
   w.in.max_steps = 10000;
   CHECK(w.get("r").substr(0, 7) == "!abort:");
 }
+
+TEST_CASE("private names are not what the same string names") {
+  CHECK(run("class A:\n  def __init__(self):\n    self.__x = 3\n  def f(self): return [self.__x, hasattr(self, '__x'), getattr(self, '_A__x')]\nr = A().f()") == "[3, False, 3]");
+}

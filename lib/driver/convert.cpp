@@ -109,6 +109,7 @@ support::Expected<ConvertOutcome> convert(const ConvertRequest& request, support
   if (!directory) return directory.error();
   for (auto& f : *directory) out.files.push_back(std::move(f));
   out.files.push_back({"params.yaml", emit::params_yaml(in, check->held)});
+  a.plan.package = in.name + "_parallel";
   a.plan.job = verify_job(a, in, absolute_out);
   out.files.push_back({"plan.yaml", plan::to_yaml(a.plan)});
   for (auto& f : out.files)

@@ -45,12 +45,10 @@ eval::InputSpec spec_of(const model::Tensor& x, const std::vector<std::int64_t>&
 
 }  // namespace
 
-support::Expected<Recheck> recheck(const Analysis& a, const emit::PackageInput& in, const std::vector<emit::File>& package, const emit::Grid& grid, support::SourceManager& sm) {
+namespace {
+
+support::Expected<Recheck> check_in(const TemporaryFolder& folder, const Analysis& a, const emit::PackageInput& in, const emit::Grid& grid, support::SourceManager& sm) {
   Recheck out;
-  TemporaryFolder folder;
-  if (folder.path.empty()) return failure("no temporary folder can be made to check the generated code in");
-  for (const auto& f : package)
-    if (auto w = support::write_file((folder.path / f.path).string(), f.text); !w) return w.error();
 
   const auto& t = a.traced->trace;
   std::map<std::string, model::TensorId> original;
@@ -61,7 +59,8 @@ support::Expected<Recheck> recheck(const Analysis& a, const emit::PackageInput& 
     job.model = in.name + "_parallel:build_stage";
     job.python_path = a.file.job.python_path;
     job.python_path.insert(job.python_path.begin(), folder.path.string());
-    job.setup = fmt::format("import shardwright.parallel\nshardwright.parallel.TP = {}\n", grid.tp);
+    // Reading the size first runs the statement that sets its default; ours then stays.
+    job.setup = fmt::format("import shardwright.parallel\nshardwright.parallel.tp_size()\nshardwright.parallel.TP = {}\n", grid.tp);
     job.build = fmt::format("build_stage({})", k);
     job.train = a.file.job.train;
     std::string receive, call;
@@ -90,10 +89,6 @@ support::Expected<Recheck> recheck(const Analysis& a, const emit::PackageInput& 
     if (!traced) {
       support::Diagnostic d = traced.error();
       d.message = fmt::format("the generated stage {} does not run on abstract tensors: {} (a fault of the generator: nothing was written)", k, d.message);
-      if (const char* keep = std::getenv("SHARDWRIGHT_KEEP_FAILED")) {
-        std::error_code ec;
-        fs::copy(folder.path, keep, fs::copy_options::recursive | fs::copy_options::overwrite_existing, ec);
-      }
       return d;
     }
     const auto& s = (*traced)->trace;
@@ -112,8 +107,11 @@ support::Expected<Recheck> recheck(const Analysis& a, const emit::PackageInput& 
     if (a.slicer && k + 1 < grid.pp) returns = a.slicer->interface(k).returns;
     else returns = model::tensors_of(t.output);
     auto got = model::tensors_of(s.output);
-    if (got.size() != returns.size())
-      return failure(fmt::format("generated stage {} returns {} tensors, the plan says {} (a fault of the generator: nothing was written)", k, got.size(), returns.size()), {}, "internal");
+    if (got.size() != returns.size()) {
+      support::Diagnostic d = failure(fmt::format("generated stage {} returns {} tensors, the plan says {} (a fault of the generator: nothing was written)", k, got.size(), returns.size()), {}, "internal");
+      for (const auto& i : s.incomplete) d.notes.push_back({i.range, i.why});
+      return d;
+    }
     for (std::size_t i = 0; i < got.size(); ++i) {
       auto want = a.sharding.local_shape(t, returns[i]);
       if (s.tensor(got[i]).shape != want)
@@ -129,6 +127,23 @@ support::Expected<Recheck> recheck(const Analysis& a, const emit::PackageInput& 
       if (same == id)
         for (const auto& held : out.held) found = found || std::find(held.begin(), held.end(), other) != held.end();
     if (!found) return failure(fmt::format("parameter {} of the original is in no generated stage (a fault of the generator: nothing was written)", name), {}, "internal");
+  }
+  return out;
+}
+
+}  // namespace
+
+support::Expected<Recheck> recheck(const Analysis& a, const emit::PackageInput& in, const std::vector<emit::File>& package, const emit::Grid& grid, support::SourceManager& sm) {
+  TemporaryFolder folder;
+  if (folder.path.empty()) return failure("no temporary folder can be made to check the generated code in");
+  for (const auto& f : package)
+    if (auto w = support::write_file((folder.path / f.path).string(), f.text); !w) return w.error();
+  auto out = check_in(folder, a, in, grid, sm);
+  // For a report of a generator's fault: SHARDWRIGHT_KEEP_FAILED=DIR keeps what it made.
+  if (const char* keep = std::getenv("SHARDWRIGHT_KEEP_FAILED"); keep && !out) {
+    std::error_code ec;
+    fs::remove_all(keep, ec);
+    fs::copy(folder.path, keep, fs::copy_options::recursive, ec);
   }
   return out;
 }

@@ -1,0 +1,1 @@
+# The runtime as the abstract interpreter sees it.

@@ -114,7 +114,7 @@ def close(a, b):
 
 def check_label(op, label, expression, inputs, operand_of, weights, reference, grads):
     """Cuts one label in two; raises Failure where the joined result or a gradient differs."""
-    leaves = [t.detach().clone().requires_grad_(t.is_floating_point()) for t in inputs]
+    leaves = [t.detach().clone().requires_grad_(t.requires_grad) for t in inputs]
     parts = []
     for rank in range(2):
         local = []
@@ -148,9 +148,10 @@ def check(tool, folder, name, test):
     torch.manual_seed(7)
     arguments, sources = split_arguments(test)
     inputs = [eval(s, {"torch": torch}) for s in sources]
-    inputs = [t.double() if t.is_floating_point() else t for t in inputs]
+    # Constants (zeros, ones) stand for statistics and the like: nothing is differentiated with respect to them.
+    inputs = [t.double().requires_grad_("rand" in s) if t.is_floating_point() else t for t, s in zip(inputs, sources)]
     expression = call_text(name, arguments)
-    leaves = [t.detach().clone().requires_grad_(t.is_floating_point()) for t in inputs]
+    leaves = [t.detach().clone().requires_grad_(t.requires_grad) for t in inputs]
     reference = run(expression, leaves)
     t = trace(tool, folder, expression, inputs)
     mine = [t["tensors"][i] for i in tensors_of(t["output"])]

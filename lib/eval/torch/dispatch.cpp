@@ -89,6 +89,9 @@ Value Domain::run(const rules::OpRule& rule, const std::string& qualified, CallI
   for (Keyword& k : info.kwargs) {
     if (k.name == "axis" && signature->index("axis") < 0) k.name = "dim";
     else if (k.name == "keepdims" && signature->index("keepdims") < 0) k.name = "keepdim";
+    else if (k.name == "split_size_or_sections") k.name = signature->index("split_size") >= 0 ? "split_size" : "split_sizes";
+    else if (k.name == "tensor" && signature->index("tensor") < 0) k.name = "input";
+    else if (k.name == "self" && signature->index("self") < 0) k.name = "input";
   }
   bool inplace = qualified.back() == '_' && qualified.ends_with("__") == false;
   Call c{*this, in, rule, rule.names[0], *signature, info, signature->bind(in, info), in.site(info.call), inplace};

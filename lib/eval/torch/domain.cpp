@@ -90,12 +90,26 @@ std::vector<TensorId> Build::done(std::vector<Out> outs) {
 // ---- calls -----------------------------------------------------------------------------------------------------------------
 
 bool Call::has(std::string_view param) const {
-  int i = signature.index(param);
-  return i >= 0 && args.values[static_cast<std::size_t>(i)].set() && !args.values[static_cast<std::size_t>(i)].is_none();
+  Value v = arg(param);
+  return v.set() && !v.is_none();
 }
 Value Call::arg(std::string_view param) const {
   int i = signature.index(param);
-  return i < 0 ? Value::none() : args.values[static_cast<std::size_t>(i)];
+  if (i < 0) return Value::none();
+  std::size_t at = static_cast<std::size_t>(i);
+  // Defaults that are tuples of numbers are read here: (-2, -1).
+  auto declared = std::find_if(rule.signature.begin(), rule.signature.end(), [&](const rules::Parameter& p) { return p.name == param; });
+  if (declared != rule.signature.end() && !args.given[at] && declared->default_text.size() > 2 && declared->default_text[0] == '(') {
+    const std::string& text = declared->default_text;
+    std::vector<Value> items;
+    for (std::size_t k = 1; k < text.size();) {
+      std::size_t end = text.find_first_of(",)", k);
+      items.push_back(Value::integer(std::atoll(text.substr(k, end - k).c_str())));
+      k = end == std::string::npos || text[end] == ')' ? text.size() : end + 1;
+    }
+    return in.tuple(std::move(items));
+  }
+  return args.values[at];
 }
 const program::Expr* Call::expr(std::string_view param) const {
   int i = signature.index(param);

@@ -33,7 +33,8 @@ class Search {
   }
   std::vector<int> component(const std::vector<int>& c) {
     if (c.size() == 1) return c;
-    if (--budget_ < 0) return greedy(c);
+    budget_ -= static_cast<int>(c.size());
+    if (budget_ < 0) return greedy(c);
     const std::set<int> inside(c.begin(), c.end());
     const auto degree = [&](int v) {
       return std::count_if(neighbours_[index(v)].begin(), neighbours_[index(v)].end(), [&](int w) { return inside.count(w) > 0; });

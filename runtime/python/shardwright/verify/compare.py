@@ -26,7 +26,7 @@ class Row:
 
 
 def _largest(tensors):
-    values = [float(t.abs().max()) for t in tensors if t is not None and t.numel()]
+    values = [float(_wide(t).abs().max()) for t in tensors if t is not None and t.numel()]
     values = [v for v in values if math.isfinite(v)]
     return max(values, default=0.0)
 

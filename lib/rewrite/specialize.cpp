@@ -100,7 +100,7 @@ class Specializer {
     }
     for (const auto& m : trace_.modules) {
       if (m.cloned_from >= 0) clones_of_[source_of(m.id)].push_back(m.id);
-      else if (m.construct_call && m.construct_frame >= 0) made_in_[key_of(m.construct_frame)].push_back(m.id);
+      else if (m.construct_call) made_in_[key_of(m.construct_frame)].push_back(m.id);
     }
   }
 

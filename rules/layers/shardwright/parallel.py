@@ -141,17 +141,12 @@ def drop_unused(module, keep_prefixes):
     return module
 
 
-class ColumnParallelLinear(nn.Module):
+class ColumnParallelLinear(nn.Linear):
     def __init__(self, in_features, out_features, bias=True, *, stride=1, segments=None, gather_output=False, disable_grad_reduce=False,
                  return_bias=True, config=None, init_method=None, device=None, dtype=None):
-        super().__init__()
-        self.in_features, self.out_features = in_features, out_features
+        super().__init__(in_features, _local(out_features, "out_features"), bias)
+        self.out_features = out_features
         self.gather_output, self.return_bias = gather_output, return_bias
-        self.weight = nn.Parameter(torch.empty(_local(out_features, "out_features"), in_features))
-        if bias:
-            self.bias = nn.Parameter(torch.empty(_local(out_features)))
-        else:
-            self.register_parameter("bias", None)
 
     def forward(self, x):
         y = F.linear(x, self.weight, self.bias)
@@ -160,17 +155,12 @@ class ColumnParallelLinear(nn.Module):
         return (y, None) if self.return_bias else y
 
 
-class RowParallelLinear(nn.Module):
+class RowParallelLinear(nn.Linear):
     def __init__(self, in_features, out_features, bias=True, *, input_is_parallel=True, stride=1, segments=None, skip_bias_add=False,
                  return_bias=True, config=None, init_method=None, device=None, dtype=None):
-        super().__init__()
-        self.in_features, self.out_features = in_features, out_features
+        super().__init__(_local(in_features, "in_features"), out_features, bias)
+        self.in_features = in_features
         self.input_is_parallel, self.return_bias = input_is_parallel, return_bias
-        self.weight = nn.Parameter(torch.empty(out_features, _local(in_features, "in_features")))
-        if bias:
-            self.bias = nn.Parameter(torch.empty(out_features))
-        else:
-            self.register_parameter("bias", None)
 
     def forward(self, x):
         if not self.input_is_parallel:

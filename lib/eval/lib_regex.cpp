@@ -93,7 +93,8 @@ Value match_value(In& in, ClassObj* cls, PatternObj* p, const Value& text, const
 }  // namespace
 
 void register_regex(Interpreter& in) {
-  in.modules.native("re", [](In& i, ModuleObj& mod) {
+  // The drop-in replacement of the same interface on PyPI is an extension module that nobody can follow.
+  for (const char* name : {"re", "regex"}) in.modules.native(name, [](In& i, ModuleObj& mod) {
     ClassObj* P = i.make_class("re", "Pattern");
     ClassObj* M = i.make_class("re", "Match");
     mod.env.vars.set("Pattern", P);

@@ -153,11 +153,40 @@ void register_system(Interpreter& in) {
     P->dict.set("empty", empty);
     static constexpr const char* kinds[] = {"POSITIONAL_OR_KEYWORD", "POSITIONAL_ONLY", "KEYWORD_ONLY", "VAR_POSITIONAL", "VAR_KEYWORD"};
     for (int k = 0; k < 5; ++k) P->dict.set(kinds[k], i.str(kinds[k]));
+    i.method(P, "__init__", [empty](In& in, CallInfo& c) -> Value {
+      static const Signature sig("inspect.Parameter", "self, name, kind, *, default=None, annotation=None");
+      auto b = sig.bind(in, c);
+      in.plain_setattr(b[0], "name", b[1]);
+      in.plain_setattr(b[0], "kind", b[2]);
+      in.plain_setattr(b[0], "default", b.given[3] ? b[3] : Value(empty));
+      in.plain_setattr(b[0], "annotation", b.given[4] ? b[4] : Value(empty));
+      return Value::none();
+    });
     m.env.vars.set("Parameter", P);
     m.env.vars.set("_empty", empty);
     auto* S = i.make_class("inspect", "Signature");
     S->dict.set("empty", empty);
     m.env.vars.set("Signature", S);
+    i.method(S, "__init__", [empty](In& in, CallInfo& c) -> Value {
+      static const Signature sig("inspect.Signature", "self, parameters=None, *, return_annotation=None");
+      auto b = sig.bind(in, c);
+      auto* d = in.make<DictObj>();
+      if (!b[1].is_none()) for (auto& p : in.to_vector(b[1])) d->set(in, in.getattr(p, "name"), p);
+      in.plain_setattr(b[0], "parameters", d);
+      in.plain_setattr(b[0], "return_annotation", b.given[2] ? b[2] : Value(empty));
+      return Value::none();
+    });
+    for (const char* r : {"replace"}) for (ClassObj* k : {P, S})
+      i.method(k, r, [](In& in, CallInfo& c) -> Value {
+        auto* o = in.make<InstanceObj>(in.type_of(c.args.at(0)));
+        if (c.args[0].obj()->attrs) for (const auto& a : *c.args[0].obj()->attrs) in.plain_setattr(o, a.name, a.value);
+        for (auto& kw : c.kwargs) {
+          Value v = kw.value;
+          if (kw.name == "parameters") { auto* d = in.make<DictObj>(); for (auto& p : in.to_vector(v)) d->set(in, in.getattr(p, "name"), p); v = d; }
+          in.plain_setattr(o, kw.name, v);
+        }
+        return o;
+      });
     for (bool partial : {false, true})
       i.method(S, partial ? "bind_partial" : "bind", [partial](In& in, CallInfo& c) -> Value {
         auto* kw = in.make<DictObj>();

@@ -96,6 +96,7 @@ void scan(const Stmt* s, Found& f) {
 }
 
 bool is_type_checking(const Expr* e) {
+  if (e && e->kind == ExprKind::BoolOp && e->text == "or") return std::any_of(e->kids.begin(), e->kids.end(), is_type_checking);
   return e && ((e->kind == ExprKind::Name && e->text == "TYPE_CHECKING") || (e->kind == ExprKind::Attribute && e->text == "TYPE_CHECKING"));
 }
 

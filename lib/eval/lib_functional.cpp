@@ -62,6 +62,10 @@ Value In::deepcopy(const Value& v, DictObj* memo) {
     Value f = v.obj()->cls->lookup("__deepcopy__");
     if (f.set()) { Value r = call(f, {v, memo}); memo->set(*this, key, r); return r; }
   }
+  if (v.is(Kind::Tensor)) {
+    Value f = getattr_or(v, "__deepcopy__");
+    if (f.set()) { Value r = call(f, {memo}); memo->set(*this, key, r); return r; }
+  }
   auto attrs = [&](Obj* o) {
     o->cls = v.obj()->cls;
     memo->set(*this, key, o);

@@ -520,6 +520,7 @@ void swap_modules(Domain& d, model::ModuleId root) {
   for (auto& m : t.modules) {
     swapped(m.id);
     swapped(m.parent);
+    swapped(m.cloned_from);
     for (auto& child : m.children) swapped(child.second);
     for (auto& arg : m.ctor_args) in_binding(arg.second);
   }

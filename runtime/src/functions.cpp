@@ -23,7 +23,7 @@ struct CopyTo : Function<CopyTo> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const Group& group, const std::string& tag) {
     keep(ctx, group);
     ctx->saved_data["tag"] = tag;
-    return x.view_as(x);
+    return x.detach();  // the same memory, and not a view for autograd: what follows may work in place, as on the original
   }
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     if (!grads[0].defined()) return {at::Tensor(), at::Tensor(), at::Tensor()};

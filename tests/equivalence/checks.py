@@ -77,6 +77,11 @@ def check_regions():
     z = y.detach().requires_grad_()
     weigh(z).backward()
     close(x.grad, z.grad, "reduce backward")
+    x = draw(3, 4).requires_grad_()   # in place on what was copied in
+    y = sw.copy_to_tensor_model_parallel_region(x * 1)
+    y.mul_(2)
+    y.sum().backward()
+    close(x.grad, torch.full_like(x, 8.0), "in place after copy")
     ids = torch.arange(8) % 2 == 0
     assert torch.equal(sw.gather_from_tensor_model_parallel_region(cut(ids), 0), ids)
 
@@ -357,6 +362,8 @@ class Toy(nn.Module):
 
     def body(self, received):
         x, skip, z, ids, flags, frozen, nothing = received
+        if self.index:
+            x += 0.25   # in place on what was received
         x = torch.tanh(x @ self.weight)
         side = skip * self.unused[0]
         return x, skip, z * (1 + 0.5j), ids, flags, frozen, nothing, side

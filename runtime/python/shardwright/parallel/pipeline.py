@@ -69,6 +69,19 @@ def _unwire(t, dtype):
     return torch.view_as_complex(t) if dtype.is_complex else t.to(torch.bool) if dtype == torch.bool else t
 
 
+class _Received(torch.autograd.Function):
+    """Between the tensor whose gradient is sent back (a leaf) and the stage: the same memory, but no leaf, so that the stage may
+    work on it in place as the original does."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.detach()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient
+
+
 class _Message:
     """What goes to a peer: description (None: the previous one holds), which entries are present, payload."""
 
@@ -118,7 +131,8 @@ class PipelineExecutor:
 
     def _forward(self, i, forward, results):
         received = self._arrived.pop(("F", i), None)
-        self.stage.set_input_tensor(received)
+        self.stage.set_input_tensor(None if received is None else tuple(
+            _Received.apply(t) if t is not None and t.requires_grad else t for t in received))
         out = forward(i)
         if self.mesh.is_last_stage:
             results.append(out)

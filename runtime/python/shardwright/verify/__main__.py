@@ -26,7 +26,7 @@ def _parser():
     p.add_argument("--tolerance", type=float, help="bound instead of the default (1e-9 in f64)")
     p.add_argument("--with-dropout", action="store_true", help="stochastic layers on, their masks made comparable")
     p.add_argument("--python-path", action="append", default=[], metavar="DIR")
-    p.add_argument("--timeout", type=float, default=600, help="seconds without progress after which the run is ended (default 600)")
+    p.add_argument("--timeout", type=float, default=900, help="seconds without progress after which the run is ended (default 900)")
     p.add_argument("-q", "--quiet", action="store_true", help="no progress")
     p.add_argument("--json", action="store_true")
     p.add_argument("--debug", action="store_true", help="tracebacks on standard error; keeps the working folder")

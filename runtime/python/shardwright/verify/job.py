@@ -257,16 +257,16 @@ class StageCaller:
 
     def __init__(self, stage, index, stages, forward):
         self.stage, self.index, self.last = stage, index, index == stages - 1
-        self.signature = inspect.signature(forward)
+        self.signature = inspect.signature(forward) if forward is not None else None
 
     def __call__(self, *args, **kwargs):
         if self.index == 0:
             out = self.stage(*args, **kwargs)
         else:
-            bound = self.signature.bind(None, *args, **kwargs)
-            named = {}
-            for k, v in bound.arguments.items():
-                named.update(v if self.signature.parameters[k].kind is inspect.Parameter.VAR_KEYWORD else {k: v})
+            named = dict(kwargs)
+            if self.signature is not None:
+                for k, v in self.signature.bind(None, *args, **kwargs).arguments.items():
+                    named.update(v if self.signature.parameters[k].kind is inspect.Parameter.VAR_KEYWORD else {k: v})
             needs = getattr(self.stage, "needs_inputs", None)
             if needs is None:
                 needs = [k for k in inspect.signature(self.stage.forward).parameters]

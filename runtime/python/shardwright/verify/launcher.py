@@ -26,7 +26,7 @@ def _free_port():
 
 
 class Launch:
-    def __init__(self, targets, *, device="cpu", python_path=(), timeout=600, debug=False, progress=None):
+    def __init__(self, targets, *, device="cpu", python_path=(), timeout=900, debug=False, progress=None):
         self.targets, self.progress, self.debug = targets, progress or (lambda done, total: None), debug
         self.world = max(t["options"]["tp"] * t["options"]["pp"] * t["options"]["dp"] for t in targets)
         self.timeout = timeout
@@ -94,7 +94,7 @@ class Launch:
                 return reports, None
             if time.monotonic() - began > self.timeout:
                 return reports, (len(reports), f"nothing happened for {self.timeout:.0f} s (rank or reference hangs); --timeout changes the limit")
-            time.sleep(0.02)
+            time.sleep(0.05)
 
     def _why(self, states):
         folder = os.path.join(self.folder, str(len(self._finished())))

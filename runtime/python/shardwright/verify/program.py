@@ -195,7 +195,8 @@ class Generated:
         self.load = lambda: load_stage(self.stage, self.table, mesh.pp_rank, reference["state"])
         self.initial = self._fingerprints()
         self.load()
-        self.caller = StageCaller(self.stage, mesh.pp_rank, options.pp, job.entry_class.forward)
+        forward = getattr(job.entry_class, "forward", None)   # a factory has none: then stages say what they take
+        self.caller = StageCaller(self.stage, mesh.pp_rank, options.pp, forward)
 
     def _fingerprints(self):
         """{name: digest of its start value as the constructor drew it}; None for constants."""

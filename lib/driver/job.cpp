@@ -156,7 +156,7 @@ support::Expected<JobFile> load_job(const ModelRequest& request, support::Source
     out.by_path = true;
     out.entry_dir = support::parent_path(path);
     out.job.model = path + out.job.model.substr(colon);
-  } else {
+  } else if (out.path.empty()) {
     out.job.python_path.insert(out.job.python_path.begin(), fs::current_path().string());
   }
   return out;

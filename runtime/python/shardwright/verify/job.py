@@ -75,6 +75,7 @@ class Job:
         self.specs = [_inputs.parse(k, v) for k, v in self.data["inputs"].items()]
         self.path = [self._resolve(p) for p in [*extra_path, *(self.data.get("python_path") or [])]]
         self._namespace = None
+        self.entry_folder = None      # where a model given by its file was imported from
 
     def _resolve(self, path):
         if os.path.isabs(path):
@@ -102,10 +103,13 @@ class Job:
     def leave(self, keep=()):
         """Forgets the generated package and the folders that the next job does not use."""
         gone = [p for p in [self.folder, *self.path] if p not in keep]
+        if self.entry_folder:      # a model given by its file: the next one's file may have the same name
+            gone.append(self.entry_folder)
         sys.path[:] = [p for p in sys.path if p not in gone]
         for name, module in list(sys.modules.items()):
             file = getattr(module, "__file__", None) or ""
-            if any(file.startswith(p + os.sep) for p in gone):
+            # Installed packages stay, also when the environment lies below one of the folders: torch cannot be imported twice.
+            if any(file.startswith(p + os.sep) and "site-packages" not in file[len(p):] for p in gone):
                 del sys.modules[name]
         importlib.invalidate_caches()
 
@@ -121,8 +125,10 @@ class Job:
                 folder = os.path.dirname(folder)
             if package[-1] == "__init__":
                 package.pop()
-            if folder not in sys.path:
-                sys.path.insert(0, folder)
+            self.entry_folder = folder
+            if folder in sys.path:
+                sys.path.remove(folder)
+            sys.path.insert(0, folder)
             where = ".".join(package)
         try:
             module = importlib.import_module(where)

@@ -141,7 +141,7 @@ struct LayerPlan {
   bool shared_input = false;           ///< its input was copied before: disable_grad_reduce=True
   bool input_is_parallel = true;
   bool gather_output = false;
-  bool by_statement = false;           ///< constructed with others at one place: cut at the end of __init__
+  bool by_statement = false;           ///< constructed with others at one place: cut or replaced at the end of __init__
 };
 
 /// A conversion at one use: CopyTo of D's "also" lists is one entry per operand.
@@ -171,6 +171,8 @@ class Layers {
  private:
   void choose(ModuleId m);
   void demote(ModuleId m);
+  /// Owner and path for `self.path = …` at the end of an __init__; {-1, ""} when there is no such place.
+  std::pair<ModuleId, std::string> late_place(ModuleId m) const;
   bool harmonise();
   std::string signature(ModuleId m) const;
   void decide_unpacking();
@@ -191,6 +193,8 @@ class Layers {
   std::vector<LayerPlan> plans_;
   std::vector<std::vector<const model::ParamRef*>> carriers_;   ///< by module: own parameters and buffers that carry an axis
   std::set<ModuleId> dropouts_;                                 ///< modules that draw for a sharded tensor
+  std::set<ModuleId> late_dropouts_;                            ///< of these, replaced at the end of __init__
+  std::map<ModuleId, std::vector<ModuleId>> alone_;             ///< together() of layers that get a text of their own
   std::set<TensorId> summed_;
   std::map<std::pair<FrameId, const Expr*>, std::vector<ModuleId>> together_;
 };

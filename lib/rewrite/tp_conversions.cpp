@@ -31,6 +31,13 @@ bool wanted(const std::vector<Need>& needs, OpId op, int operand, Conversion::Ki
   });
 }
 
+/// How many operands want this conversion of the tensor.
+std::size_t wants(const Context& ctx, const std::vector<Need>& needs, TensorId t, const Conversion& c) {
+  return static_cast<std::size_t>(std::count_if(needs.begin(), needs.end(), [&](const Need& n) {
+    return n.c.kind == c.kind && n.c.axis == c.axis && !n.c.on_output && ctx.trace.op(n.c.op).inputs[static_cast<std::size_t>(n.c.operand)].tensor == t;
+  }));
+}
+
 /// The target of `x += y` cannot be wrapped.
 bool is_target(const Index& index, const Expr* e) {
   const auto* info = index.info(e);
@@ -144,7 +151,8 @@ Place operand_place(const Context& ctx, const std::vector<Need>& needs, const Co
     }
     if (e && ctx.editable(g->parent, e) && all_readers(ctx, needs, t, g->begin, g->end, c)) return {g->parent, e};
   }
-  if (!all_readers(ctx, needs, t, 0, 0, c)) return {};
+  // Only for the single reader in the region: several are dealt with together (share_copies).
+  if (wants(ctx, needs, t, c) != 1 || !all_readers(ctx, needs, t, 0, 0, c)) return {};
   Place p = producing_place(ctx, t);
   return p && uniform(ctx, needs, p, c) ? p : Place{};
 }
@@ -232,6 +240,7 @@ void share_copies(Context& ctx, Layers& layers, std::vector<Need>& needs) {
   for (auto& n : needs) {
     if (n.done || n.c.kind != Conversion::CopyTo || n.c.on_output) continue;
     ModuleId layer = layers.column_input(n.c);
+    if (layer >= 0 && layers.of(layer).by_statement) continue;   // it copies by itself
     if (layer < 0 && layers.absorbing(ctx.trace.op(n.c.op)) >= 0 && layers.of(layers.absorbing(ctx.trace.op(n.c.op))).form == LayerPlan::Attention) continue;
     TensorId t = ctx.trace.op(n.c.op).inputs[static_cast<std::size_t>(n.c.operand)].tensor;
     Place p = operand_place(ctx, needs, n.c);
@@ -299,7 +308,7 @@ void share_copies(Context& ctx, Layers& layers, std::vector<Need>& needs) {
     bool better = false;
     if (all > members.size() && !members.empty()) {
       const Conversion& c = members.front().need->c;
-      Place p = all_readers(ctx, needs, t, 0, 0, c) ? producing_place(ctx, t) : Place{};
+      Place p = all == wants(ctx, needs, t, c) && all_readers(ctx, needs, t, 0, 0, c) ? producing_place(ctx, t) : Place{};
       better = p && uniform(ctx, needs, p, c);
     }
     if (!steady || better) members.clear();
@@ -338,7 +347,7 @@ void share_copies(Context& ctx, Layers& layers, std::vector<Need>& needs) {
   // 2. Several readers, all of them in the region, at different places: one copy where the tensor is made.
   for (auto& [key, members] : by_tensor) {
     members.erase(std::remove_if(members.begin(), members.end(), [](const Member& m) { return m.need->done; }), members.end());
-    bool several = members.size() > 1;
+    bool several = members.size() > 1 && members.size() == wants(ctx, needs, key.first, members.front().need->c);
     if (!several || !all_readers(ctx, needs, key.first, 0, 0, members.front().need->c) || !producing_place(ctx, key.first) ||
         !uniform(ctx, needs, producing_place(ctx, key.first), members.front().need->c))
       members.clear();

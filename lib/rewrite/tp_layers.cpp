@@ -61,6 +61,7 @@ Layers::Layers(Context& c) : ctx_(c), plans_(c.trace.modules.size()), carriers_(
 
 const std::vector<ModuleId>& Layers::together(ModuleId m) const {
   static const std::vector<ModuleId> none;
+  if (auto it = alone_.find(m); it != alone_.end()) return it->second;
   const auto& mod = ctx_.made(m);
   auto it = together_.find({mod.construct_frame, mod.construct_call});
   return it == together_.end() ? none : it->second;
@@ -189,6 +190,19 @@ void Layers::demote(ModuleId m) {
   p.generated_class.clear();
 }
 
+std::pair<ModuleId, std::string> Layers::late_place(ModuleId m) const {
+  int registered = 0;
+  for (const auto& up : ctx_.trace.modules)
+    for (const auto& [name, child] : up.children) registered += child == m;
+  if (registered != 1) return {-1, ""};
+  for (ModuleId up = ctx_.trace.module(m).parent; up >= 0; up = ctx_.trace.module(up).parent) {
+    if (ctx_.trace.module(up).builtin || ctx_.made(up).init_frame < 0) continue;
+    std::string path = attribute_path(ctx_.trace, up, m);
+    return {up, path.empty() || path[0] == '[' ? "self" + path : "self." + path};
+  }
+  return {-1, ""};
+}
+
 std::string Layers::signature(ModuleId m) const {
   const LayerPlan& p = of(m);
   std::string s = fmt::format("{}/{}/", static_cast<int>(p.form), p.generated_class);
@@ -197,7 +211,7 @@ std::string Layers::signature(ModuleId m) const {
       Layout l = ctx_.layout(r->tensor);
       s += r->attr + ":" + l.as_value() + ";";
     }
-  return s + (dropouts_.count(m) ? "drop" : "");
+  return s;
 }
 
 bool Layers::harmonise() {
@@ -208,9 +222,13 @@ bool Layers::harmonise() {
     for (ModuleId m : modules) alike = alike && signature(m) == signature(modules.front());
     if (alike) continue;
     for (ModuleId m : modules) {
-      if (of(m).form == LayerPlan::None || of(m).by_statement) continue;
-      demote(m);
-      of(m).by_statement = true;
+      LayerPlan& p = of(m);
+      if (p.form == LayerPlan::None || p.by_statement) continue;
+      // A parallel layer can take its place afterwards; anything else is cut in place.
+      bool replaceable = p.form == LayerPlan::Column || p.form == LayerPlan::Row || p.form == LayerPlan::Depthwise;
+      if (!replaceable || late_place(m).first < 0) demote(m);
+      p.by_statement = true;
+      alone_[m] = {m};
       changed = true;
     }
   }
@@ -237,7 +255,11 @@ void Layers::perform(std::vector<Need>& needs) {
     bool all = true, any = false;
     for (ModuleId m : modules) (dropouts_.count(m) ? any : all) = dropouts_.count(m) > 0;
     if (any && !all)
-      for (ModuleId m : modules) dropouts_.erase(m);   // written at the calls instead
+      for (ModuleId m : modules) {
+        if (!dropouts_.count(m)) continue;
+        if (late_place(m).first >= 0) late_dropouts_.insert(m);
+        else dropouts_.erase(m);   // written at the calls instead
+      }
   }
   // A row layer adds up after every call, a gathering one gathers after every call: else their work is written at the calls.
   auto need_on = [&](const Op& op, Conversion::Kind kind, bool on_output) -> Need* {
@@ -308,7 +330,7 @@ void Layers::settle(std::vector<Need>& needs) {
     if (reads_copied) p.shared_input = true;   // the needs that remain are written at the calls
   }
   for (const auto& [place, modules] : together_) {
-    bool any = std::any_of(modules.begin(), modules.end(), [&](ModuleId m) { return of(m).form == LayerPlan::Column && of(m).shared_input; });
+    bool any = std::any_of(modules.begin(), modules.end(), [&](ModuleId m) { return of(m).form == LayerPlan::Column && of(m).shared_input && !of(m).by_statement; });
     if (any)
       for (ModuleId m : modules) of(m).shared_input = true;
   }
@@ -342,7 +364,7 @@ bool Layers::called_directly(const model::ModuleCall& call) const {
 
 void Layers::decide_unpacking() {
   std::map<std::pair<FrameId, const Expr*>, std::set<ModuleId>> places;
-  for (auto& p : plans_) p.returns_bias = p.form == LayerPlan::Column || p.form == LayerPlan::Row || p.form == LayerPlan::Depthwise;
+  for (auto& p : plans_) p.returns_bias = !p.by_statement && (p.form == LayerPlan::Column || p.form == LayerPlan::Row || p.form == LayerPlan::Depthwise);
   for (const auto& c : ctx_.trace.calls) {
     if (c.module < 0) continue;
     if (of(c.module).returns_bias && !called_directly(c)) of(c.module).returns_bias = false;
@@ -378,7 +400,7 @@ void Layers::decide_unpacking() {
 std::string Layers::appended(const LayerPlan& p) const {
   std::string s;
   auto add = [&](const std::string& a) { s += (s.empty() ? "" : ", ") + a; };
-  missing_arguments(p.module, s);
+  if (!p.by_statement) missing_arguments(p.module, s);
   if (p.form == LayerPlan::Attention) return s;
   if (p.form == LayerPlan::Column) add(p.gather_output ? "gather_output=True" : "gather_output=False");
   if (p.form == LayerPlan::Row) add(p.input_is_parallel ? "input_is_parallel=True" : "input_is_parallel=False");
@@ -394,6 +416,13 @@ void Layers::emit_constructor(const LayerPlan& p) {
   const auto& made = ctx_.made(p.module);
   const Expr* call = made.construct_call;
   std::string why = fmt::format("{}: {}", m.fqn, reason(p));
+  if (p.by_statement) {
+    auto [owner, path] = late_place(p.module);
+    std::string arguments = appended(p);
+    ctx_.out.init_statements.push_back({owner, fmt::format("{0} = parallel_layer({0}, {1}{2}{3})", path, p.generated_class, arguments.empty() ? "" : ", ", arguments),
+                                        {"parallel_layer", p.generated_class}, p.axis});
+    return;
+  }
   Verdict callee;
   callee.kind = Verdict::Replace;
   callee.frame = made.construct_frame;
@@ -434,6 +463,11 @@ void Layers::emit(const std::vector<Need>& needs) {
     v.imports = {"ShardedDropout"};
     for (int c : ctx_.index.calls_of(d)) v.axis = ctx_.axis_of(ctx_.trace.calls[static_cast<std::size_t>(c)].arguments[0].tensor);
     v.why = m.fqn + ": each rank draws for its own slice";
+    if (late_dropouts_.count(d)) {
+      auto [owner, path] = late_place(d);
+      ctx_.out.init_statements.push_back({owner, fmt::format("{0} = parallel_layer({0}, ShardedDropout)", path), {"parallel_layer", "ShardedDropout"}, v.axis});
+      continue;
+    }
     ctx_.decide(made.construct_call, Purpose::Callee, v);
   }
   // Draws that no ShardedDropout makes: the call is handed to sharded_random.

@@ -281,3 +281,14 @@ RowParallelConvTranspose3d = _parallel_convolution(nn.ConvTranspose3d, "row")
 GroupParallelConv1d = DepthwiseParallelConv1d = _parallel_convolution(nn.Conv1d, "group")
 GroupParallelConv2d = DepthwiseParallelConv2d = _parallel_convolution(nn.Conv2d, "group")
 GroupParallelConv3d = DepthwiseParallelConv3d = _parallel_convolution(nn.Conv3d, "group")
+
+
+def parallel_layer(module, cls, **options):
+    if isinstance(module, nn.Linear):
+        return cls(module.in_features, module.out_features, bias=module.bias is not None, **options)
+    if isinstance(module, nn.Dropout):
+        return cls(module.p, module.inplace)
+    if hasattr(module, "kernel_size"):
+        return cls(module.in_channels, module.out_channels, kernel_size=module.kernel_size, stride=module.stride, padding=module.padding,
+                   dilation=module.dilation, groups=module.groups, bias=module.bias is not None, **options)
+    return module

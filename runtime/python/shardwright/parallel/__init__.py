@@ -5,6 +5,7 @@ everything works without torch.distributed.
 """
 import torch as _torch  # noqa: F401  (its libraries must be loaded before the extension)
 
+from ._generated_support import parallel_layer
 from .attention import ParallelMultiheadAttention
 from .conv import *  # noqa: F401,F403
 from .counters import counting, payload_bytes, reset_payload_bytes

@@ -32,6 +32,8 @@ def _largest(tensors):
 
 
 def _wide(t):
+    if t.layout != torch.strided:      # sparse buffers
+        t = t.to_dense()
     return t.to(torch.complex128 if t.is_complex() else torch.float64)
 
 

@@ -282,6 +282,26 @@ class Sizes {
     for (const auto& a : e->args) names(a.value, f);
   }
 
+  /// The expression in `e` whose value is the size: x.size(1) itself, or the subscript of x.shape that takes this dimension.
+  const Expr* size_read(const Expr* e, const Sym* dim) const {
+    if (!e) return nullptr;
+    if (e->kind == ExprKind::Subscript && e->kids[0]->range == dim->read) {
+      const Expr* i = e->kids[1];
+      auto rank = static_cast<std::int64_t>(ctx_.trace.tensor(dim->tensor).shape.size());
+      bool negative = i->kind == ExprKind::Unary && i->text == "-" && i->kids[0]->kind == ExprKind::Int;
+      if (i->kind != ExprKind::Int && !negative) return nullptr;
+      std::int64_t at = negative ? rank - i->kids[0]->integer : i->integer;
+      return (at < 0 ? at + rank : at) == dim->dim ? e : nullptr;
+    }
+    // `q.shape` alone is all sizes; a call with the dimension is one.
+    if (e->range == dim->read) return e->kind == ExprKind::Call && !e->args.empty() ? e : nullptr;
+    for (const Expr* k : e->kids)
+      if (k && k->range.contains(dim->read)) return size_read(k, dim);
+    for (const auto& a : e->args)
+      if (a.value && a.value->range.contains(dim->read)) return size_read(a.value, dim);
+    return nullptr;
+  }
+
   /// Where `* tp_size()` has to be written so that `e` has its full value again: at the reads of local sizes in it, at the
   /// variables that hold them, or in the assignments of the variables that were computed from them. False: no such places.
   bool full_reads(FrameId frame, const Expr* e, const Sym* s, model::Clock clock, std::vector<Edit>& edits, int depth = 0) const {
@@ -292,7 +312,9 @@ class Sizes {
     for (const Sym* d : dims) {
       if (static_cast<double>(ctx_.local_size(d->tensor, d->dim)) * ctx_.tp != d->value) return false;
       if (e->range.contains(d->read)) {
-        edits.push_back({e, d->read});
+        const Expr* read = size_read(e, d);
+        if (!read) return false;
+        edits.push_back({read, read->outer});
         continue;
       }
       bool found = false, ok = true;

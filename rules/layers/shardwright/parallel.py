@@ -55,6 +55,18 @@ def sharded_random(function, *args, **kwargs):
     return function(*args, **kwargs)
 
 
+def keep_slices(module):
+    return module
+
+
+class whole_parameters:  # sizes are local from the start here
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        return False
+
+
 def sum_gradients_over_tp(target):
     return target
 

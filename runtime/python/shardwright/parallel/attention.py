@@ -26,10 +26,8 @@ class ParallelMultiheadAttention(nn.Module):
         self.embed_dim, self.num_heads, self.dropout = embed_dim, num_heads, dropout
         self.kdim, self.vdim = kdim if kdim is not None else embed_dim, vdim if vdim is not None else embed_dim
         self.batch_first, self.add_zero_attn = batch_first, add_zero_attn
-        self.head_dim, self.num_heads_per_rank = embed_dim // num_heads, num_heads // tp_size()
+        self.head_dim = embed_dim // num_heads
         self._packed = self.kdim == embed_dim and self.vdim == embed_dim
-        # torch's fused inference kernels read this and then use the weights directly, which are local here.
-        self._qkv_same_embed_dim = self._packed and tp_size() == 1
         make = dict(device=device, dtype=dtype)
         one = ShardSpec.of(embed_dim, 0)
         if self._packed:
@@ -49,6 +47,15 @@ class ParallelMultiheadAttention(nn.Module):
             self.bias_k = make_local_parameter((1, 1, embed_dim), last, **make)
             self.bias_v = make_local_parameter((1, 1, embed_dim), last, **make)
         self._reset_parameters()
+
+    @property
+    def num_heads_per_rank(self):
+        return self.num_heads // tp_size()
+
+    @property
+    def _qkv_same_embed_dim(self):
+        # torch's fused inference kernels read this and then use the weights directly, which are local here.
+        return self._packed and tp_size() == 1
 
     def _reset_parameters(self):
         with get_rng_tracker().fork(), torch.no_grad():

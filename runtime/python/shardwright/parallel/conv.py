@@ -31,6 +31,7 @@ def _with_groups(args, kwargs, groups):
 class _ParallelConv(_Result):
     """Mixin in front of a torch.nn convolution; `_kind` is column, row or grouped."""
     _kind = "column"
+    keeps_full_sizes = False   # in_channels, out_channels and groups follow the cut
 
     def __init__(self, in_channels, out_channels, *args, gather_output=False, input_is_parallel=True, disable_grad_reduce=False,
                  return_bias=True, config=None, shard_stride=1, **kwargs):

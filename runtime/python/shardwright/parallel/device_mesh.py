@@ -5,6 +5,7 @@ torch.distributed at all: every size is 1 and every collective is a no-op.
 """
 from __future__ import annotations
 
+import contextlib
 import datetime
 import os
 
@@ -134,8 +135,26 @@ def mesh() -> Mesh:
     return _current
 
 
-def tp_size() -> int: return _current.tp
-def tp_rank() -> int: return _current.tp_rank
+_whole = 0
+
+
+@contextlib.contextmanager
+def whole_parameters():
+    """While a model is constructed: layers make whole parameters, marked with how they are cut, and nothing draws from a rank's
+    own stream. So initialisation, the user's included, sees and draws what the original's does; `keep_slices` then cuts."""
+    global _whole
+    _whole += 1
+    try:
+        yield
+    finally:
+        _whole -= 1
+
+
+def making_whole_parameters() -> bool: return _whole > 0
+
+
+def tp_size() -> int: return 1 if _whole else _current.tp
+def tp_rank() -> int: return 0 if _whole else _current.tp_rank
 def pp_size() -> int: return _current.pp
 def pp_rank() -> int: return _current.pp_rank
 def dp_size() -> int: return _current.dp

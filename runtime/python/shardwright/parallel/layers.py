@@ -38,6 +38,7 @@ class _Result:
     """How a layer hands out its result: (out, bias) or bare."""
     return_bias = True
     skip_bias_add = False
+    keeps_full_sizes = True   # in_features and out_features stay the original's
 
     def _result(self, out):
         if not self.return_bias:
@@ -45,7 +46,7 @@ class _Result:
         return out, (self.bias if self.skip_bias_add else None)
 
 
-class ColumnParallelLinear(_Result, nn.Module):
+class ColumnParallelLinear(_Result, nn.Linear):
     """y = x W^T + b with W's rows divided over tp: weight (out // tp, in).
 
     `stride=3`: the rows are (3, heads, head_dim) cut on the heads. `segments=[rows, (rows, factors), …]`: a concatenation of
@@ -56,7 +57,7 @@ class ColumnParallelLinear(_Result, nn.Module):
     def __init__(self, in_features, out_features, bias=True, *, stride=1, segments=None, gather_output=False,
                  disable_grad_reduce=False, skip_bias_add=False, return_bias=True, config=None, init_method=None, device=None,
                  dtype=None):
-        super().__init__()
+        nn.Module.__init__(self)
         self.in_features, self.out_features = in_features, out_features
         self.spec = ShardSpec.of(out_features, 0, stride if stride != 1 else None, segments)
         self.out_features_per_partition = self.spec.local_size()
@@ -93,7 +94,7 @@ class ColumnParallelLinear(_Result, nn.Module):
                 f"bias={self.bias is not None}, stride={self.spec.stride}, gather_output={self.gather_output}")
 
 
-class RowParallelLinear(_Result, nn.Module):
+class RowParallelLinear(_Result, nn.Linear):
     """y = sum over tp of (x W^T), + b once, with W's columns divided: weight (out, in // tp), bias full.
 
     `input_is_parallel=True`: x is sharded on its last dimension as the columns are. `False`: x is full and is sliced first.
@@ -101,7 +102,7 @@ class RowParallelLinear(_Result, nn.Module):
 
     def __init__(self, in_features, out_features, bias=True, *, input_is_parallel=True, stride=1, segments=None,
                  skip_bias_add=False, return_bias=True, config=None, init_method=None, device=None, dtype=None):
-        super().__init__()
+        nn.Module.__init__(self)
         self.in_features, self.out_features = in_features, out_features
         self.spec = ShardSpec.of(in_features, 1, stride if stride != 1 else None, segments)
         self.in_features_per_partition = self.spec.local_size()

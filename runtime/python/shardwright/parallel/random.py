@@ -45,7 +45,7 @@ class RngTracker:
     @contextlib.contextmanager
     def _fork(self):
         m = _mesh.mesh()
-        if m.tp == 1:
+        if m.tp == 1 or _mesh.making_whole_parameters():
             self._depth += 1
             try:
                 yield

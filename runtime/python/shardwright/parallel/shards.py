@@ -153,6 +153,27 @@ def shard_module(module, **parameters):
     return module
 
 
+def keep_slices(module):
+    """After `with whole_parameters(): module = …`: every marked parameter and buffer becomes this rank's slice. Returns the module."""
+    if tp_size() == 1:
+        return module
+    for owner in module.modules():
+        for table in (owner._parameters, owner._buffers):
+            for name, full in list(table.items()):
+                spec = getattr(full, "shard", None)
+                if spec is None:
+                    continue
+                local = spec.cut(full.detach())
+                if isinstance(full, nn.Parameter):
+                    local = nn.Parameter(local, requires_grad=full.requires_grad)
+                table[name] = mark(local, spec)
+                if not getattr(owner, "keeps_full_sizes", False):
+                    _fix_sizes(owner, name, spec.dim % full.dim(), full.shape[spec.dim], local.shape[spec.dim])
+        if hasattr(owner, "in_features_per_partition"):
+            owner.in_features_per_partition = owner.spec.local_size()
+    return module
+
+
 def sum_gradients_over_tp(target):
     """Marks replicated parameters whose gradient is partial on every rank: it is summed over tp once a step, before clipping.
     Takes a parameter or a module (all its parameters that are not sharded); returns it."""

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 
 import torch
 
@@ -62,6 +63,8 @@ def difference(a, b, largest):
 class Comparison:
     """Collects rows. `ranks`: what every rank of the grid saved, with its coordinates {tp, pp, dp}."""
 
+    uninitialised = ()   # patterns of parameters that the original's constructor leaves unset (job.verify.reinit)
+
     def __init__(self, reference, ranks, table, options, casts, promote):
         self.reference, self.ranks, self.table, self.options = reference, ranks, table, options
         self.bound = options.tolerance or (BOUND_F32 if options.dtype == "f32" else BOUND_CASTS if casts else BOUND_F64)
@@ -97,7 +100,7 @@ class Comparison:
             for name in drawn[0]:
                 values = {d.get(name) for d in drawn}
                 e = self.table.entry(name, stage)
-                if None in values or e.replicate_groups:
+                if None in values or e.replicate_groups or any(re.search(r, name) for r in self.uninitialised):
                     continue
                 if e.shard is not None:
                     note = "every rank draws the same slice" if len(values) == 1 else ""

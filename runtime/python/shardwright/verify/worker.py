@@ -148,6 +148,7 @@ def _compare(job, options, original, result, ranks, folder):
     table = ParamTable.load(os.path.join(job.folder, "params.yaml"))
     table.set_aliases(original.aliases)
     comparison = compare.Comparison(result, ranks, table, options, original.casts, original.promote)
+    comparison.uninitialised = tuple(job.verify.get("reinit") or ())
     rows = comparison.run()
     if any(r.differs for r in rows):
         comparison.loosen(_one_ulp(original))

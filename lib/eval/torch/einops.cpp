@@ -12,7 +12,10 @@ using model::Prim;
 using model::SizeArg;
 
 /// "b (h d) ..." → groups of axis names; "..." is an axis of its own name, "1" and "()" are empty groups.
-struct Side { std::vector<std::vector<std::string>> groups; };
+struct Side {
+  std::vector<std::vector<std::string>> groups;
+  std::vector<char> bare;  ///< beside groups: written without parentheses
+};
 
 std::optional<Side> parse(std::string_view text) {
   Side s;
@@ -26,6 +29,7 @@ std::optional<Side> parse(std::string_view text) {
       if (inside) return std::nullopt;
       inside = true;
       s.groups.emplace_back();
+      s.bare.push_back(0);
       ++i;
     } else if (ch == ')') {
       if (!inside) return std::nullopt;
@@ -37,11 +41,18 @@ std::optional<Side> parse(std::string_view text) {
       std::string word(text.substr(i, end - i));
       i = end;
       if (word == "1") {
-        if (!inside) s.groups.emplace_back();
+        if (!inside) {
+          s.groups.emplace_back();
+          s.bare.push_back(1);
+        }
         continue;
       }
-      if (inside) s.groups.back().push_back(word);
-      else s.groups.push_back({word});
+      if (inside) {
+        s.groups.back().push_back(word);
+      } else {
+        s.groups.push_back({word});
+        s.bare.push_back(1);
+      }
     }
   }
   return inside ? std::nullopt : std::optional<Side>(s);
@@ -90,8 +101,9 @@ Value transform(Domain& d, CallInfo& info, const std::string& which) {
   // "..." takes what the other axes leave.
   std::size_t plain = 0;
   bool dots = false;
-  for (const auto& g : left->groups) {
-    bool is_dots = g.size() == 1 && g[0] == "...";
+  for (std::size_t i = 0; i < left->groups.size(); ++i) {
+    const auto& g = left->groups[i];
+    bool is_dots = left->bare[i] && g.size() == 1 && g[0] == "...";
     dots = dots || is_dots;
     plain += !is_dots;
   }
@@ -99,9 +111,10 @@ Value transform(Domain& d, CallInfo& info, const std::string& which) {
   std::size_t extra = shape.size() - plain;
   auto expand_dots = [&](Side& s) {
     std::vector<std::vector<std::string>> out;
-    for (auto& g : s.groups) {
+    for (std::size_t k = 0; k < s.groups.size(); ++k) {
+      const auto& g = s.groups[k];
       std::vector<std::string> group;
-      bool alone = g.size() == 1 && g[0] == "...";
+      bool alone = s.bare[k] && g.size() == 1 && g[0] == "...";
       for (auto& a : g) {
         if (a != "...") {
           group.push_back(a);

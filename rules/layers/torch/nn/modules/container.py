@@ -1,5 +1,7 @@
 from collections import OrderedDict
 
+import torch
+
 from torch.nn.modules.module import Module
 from torch.nn.parameter import Parameter
 
@@ -201,6 +203,13 @@ class ModuleDict(Module):
             self[key] = module
 
 
+def _parameter(value):
+    """Tensors become parameters; anything else is kept as it is."""
+    if isinstance(value, torch.Tensor) and not isinstance(value, Parameter):
+        return Parameter(value)
+    return value
+
+
 class ParameterList(Module):
     def __init__(self, values=None):
         super().__init__()
@@ -231,7 +240,7 @@ class ParameterList(Module):
 
     def append(self, value):
         self._size += 1
-        self[self._size - 1] = Parameter(value) if not isinstance(value, Parameter) else value
+        self[self._size - 1] = _parameter(value)
         return self
 
     def extend(self, values):
@@ -252,7 +261,7 @@ class ParameterDict(Module):
 
     def __setitem__(self, key, value):
         self._keys[key] = None
-        setattr(self, str(key), value)
+        setattr(self, str(key), _parameter(value))
 
     def __delitem__(self, key):
         del self._keys[key]

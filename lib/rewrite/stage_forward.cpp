@@ -204,7 +204,7 @@ class Writer {
         return;
       case Piece::Whole:
         if (f_.lo && (is_docstring(fn_, p.stmt) || drops(p.stmt))) return;
-        statement(p.stmt, delta, with_edits(p.stmt->range, edits_of(p.stmt), render_));
+        statement(p.stmt, delta, without_elif(with_edits(p.stmt->range, edits_of(p.stmt), render_)));
         return;
       case Piece::Far: far(p.stmt, delta, true); return;
       case Piece::Near: near(p.stmt, delta, {}); return;
@@ -221,6 +221,9 @@ class Writer {
       }
     }
   }
+
+  /// An `elif` that stands on its own.
+  static std::string without_elif(std::string text) { return text.rfind("elif ", 0) == 0 ? text.substr(2) : text; }
 
   /// `del x` of something that this stage does not have.
   bool drops(const Stmt* s) const {
@@ -284,6 +287,33 @@ class Writer {
 
   // ---- a statement that is divided -------------------------------------------------------------------------------------
 
+  /// A call's text taken apart: what other edits put around it (a conversion of its result), and the call itself. Around a call
+  /// that two stages share, it belongs to the stage that finishes the call.
+  struct Around {
+    std::string prefix, call, suffix;
+  };
+  Around around(const Expr* call, const std::vector<Edit>& e) const {
+    const std::string full = expr(call, e), callee = with_edits(call->kids[0]->outer, e, render_);
+    const std::size_t at = full.find(callee + "(");
+    if (at == std::string::npos) return {"", full, ""};
+    int depth = 0;
+    char quote = 0;
+    for (std::size_t i = at + callee.size(); i < full.size(); ++i) {
+      const char c = full[i];
+      if (quote) {
+        if (c == '\\') ++i;
+        else if (c == quote) quote = 0;
+      } else if (c == '"' || c == '\'') {
+        quote = c;
+      } else if (c == '(' || c == '[' || c == '{') {
+        ++depth;
+      } else if ((c == ')' || c == ']' || c == '}') && --depth == 0) {
+        return {full.substr(0, at), full.substr(at, i + 1 - at), full.substr(i + 1)};
+      }
+    }
+    return {"", full, ""};
+  }
+
   /// Edits of the statement behind the first boundary: temporaries for what was computed before it, the call with the inner
   /// frame's live variables.
   std::vector<Edit> far_edits(const Stmt* s) const {
@@ -307,8 +337,10 @@ class Writer {
         }
       // The arguments between the parentheses.
       const Range all{b.call->range.file, b.call->kids[0]->outer.end, b.call->range.end};
+      const Around outer = around(b.call, e);
       std::erase_if(e, [&](const Edit& x) { return all.contains(x.range); });
-      e.push_back({all, fmt::format("({})", fmt::join(args, ", "))});
+      e.push_back({all, fmt::format("({}){}", fmt::join(args, ", "), outer.suffix)});
+      if (!outer.prefix.empty()) e.push_back({{all.file, b.call->range.begin, b.call->range.begin}, outer.prefix});
     }
     return e;
   }
@@ -332,7 +364,7 @@ class Writer {
       e.push_back({t.expr->outer, t.name});
     }
     if (b.at == At::BeforeCall) return;
-    const std::string call = shift(expr(b.call, e), delta);
+    const std::string call = shift(b.at == At::Inner ? around(b.call, e).call : expr(b.call, e), delta);
     if (b.at == At::Inner) {
       if (b.inner_names.empty()) return;
       line(col, fmt::format("{} = {}", fmt::join(b.inner_names, ", "), call) + layout_.behind(s->range.end));
@@ -373,6 +405,7 @@ class Writer {
     const int flat = block.empty() ? delta : col + delta - static_cast<int>(column(block.front()));
     auto condition = [&] { return shift(with_edits(s->value->range, edits_of(s), render_), delta); };
     if (p.in_orelse && p.guard_other) {
+      comments(s, delta);
       line(at, "if " + condition() + ":");
       line(at + 4, "raise NotImplementedError(\"this stage was made for calls in which this condition is false\")");
     }

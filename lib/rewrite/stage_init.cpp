@@ -100,11 +100,22 @@ bool InitSlice::reads_dropped(const Function* f, const Stmt* s, std::vector<std:
   }
   if (s->value) expr(s->value);
   if (s->extra) expr(s->extra);
+  // A local whose statements are all gone.
+  for (const auto& r : own_reads(s)) {
+    int here = 0, gone = 0;
+    for_statements(f->body, [&](const Stmt* k) {
+      const auto w = own_writes(k);
+      if (k == s || std::find(w.begin(), w.end(), r.name) == w.end()) return;
+      ++here;
+      gone += drop_.count(k) != 0;
+    });
+    found |= here > 0 && here == gone;
+  }
   return found;
 }
 
 /// Does code that stays need something that the statement binds?
-bool InitSlice::needed_later(const Function* f, const Stmt* s) const {
+bool InitSlice::needed_later(const Function* f, const Stmt* s, int depth) const {
   const Trace& t = c_.trace;
   // Plain attributes.
   for (const FrameId id : frames_.at(f)) {
@@ -116,6 +127,8 @@ bool InitSlice::needed_later(const Function* f, const Stmt* s) const {
       for (std::size_t wi = wa; wi < wb; ++wi) {
         const auto& w = t.attr_writes[wi];
         if (w.kind == model::AttrWrite::Plain) {
+          // What a constructor sets on its own object is read through that object.
+          if (w.owner != module_ && !(w.frame >= 0 && t.frame(w.frame).self == module_)) continue;
           if (use_.mentions(stage_).any.count(w.name)) return true;
           for (const Function* g : functions_) {
             bool read = false;
@@ -137,12 +150,15 @@ bool InitSlice::needed_later(const Function* f, const Stmt* s) const {
       }
     }
   }
-  // Local names.
+  // Local names; a statement that only makes something nobody needs does not count.
+  if (depth > 8) return true;
   for (const auto& name : own_writes(s)) {
     bool read = false;
     for_statements(f->body, [&](const Stmt* k) {
-      if (k == s || drop_.count(k)) return;
-      for (const auto& r : own_reads(k)) read |= r.name == name;
+      if (read || k == s || drop_.count(k)) return;
+      bool reads_it = false;
+      for (const auto& r : own_reads(k)) reads_it |= r.name == name;
+      if (reads_it) read = !(k->kind == StmtKind::Assign || k->kind == StmtKind::AnnAssign) || needed_later(f, k, depth + 1);
     });
     if (read) return true;
   }
@@ -154,9 +170,29 @@ bool InitSlice::round() {
   bool changed = false;
   for (const Function* f : functions_) {
     for_statements(f->body, [&](const Stmt* s) {
-      if (!simple(s) || drop_.count(s)) return;
+      if (drop_.count(s)) return;
       for (const Stmt* up : c_.index(f).chain(s))
         if (drop_.count(up)) return;
+      if (s->kind == StmtKind::For || s->kind == StmtKind::If || s->kind == StmtKind::With) {
+        // A condition or a loop over something that is not there goes when nothing inside is needed.
+        std::vector<std::pair<ModuleId, std::string>> which;
+        if (!reads_dropped(f, s, &which)) return;
+        bool needed = false;
+        program::walk(Block{const_cast<Stmt*>(s)}, [&](const Stmt* k) {
+          if (k != s && simple(k)) needed |= needed_later(f, k);
+          if (k->kind == StmtKind::Return || k->kind == StmtKind::Raise) needed |= s->kind != StmtKind::For;
+          return true;
+        });
+        if (!needed) {
+          drop_.insert(s);
+          changed = true;
+        } else {
+          for (const auto& x : which) changed |= late_.insert(x).second;
+          narrow_ = true;
+        }
+        return;
+      }
+      if (!simple(s)) return;
       // What it makes for modules.
       int held = 0, other = 0, ran = 0;
       bool plain = false;
@@ -515,7 +551,7 @@ void InitSlice::guards() {
       for (const Expr* e : s->targets) program::target_names(e, targets);
       for (const auto& name : targets.names()) {
         bool gaps = false;
-        std::set<std::string> missing;   // attributes that some object held in part lacks
+        std::set<std::string> missing, stand_in;   // attributes that some object held in part lacks, or has an Absent for
         for (const FrameId id : frames_.at(f)) {
           const auto w = c_.facts.frame(id).by_name.find(name);
           if (w == c_.facts.frame(id).by_name.end()) continue;
@@ -526,7 +562,10 @@ void InitSlice::guards() {
               gaps = true;
             } else if (use_.divided(stage_, vw.value.module)) {
               for (const auto& [attr, child] : t.module(vw.value.module).children)
-                if (child >= 0 && !use_.holds(stage_, child)) missing.insert(attr);
+                if (child >= 0 && !use_.holds(stage_, child)) {
+                  missing.insert(attr);
+                  if (use_.mentions(stage_).of_module.count({vw.value.module, attr})) stand_in.insert(attr);
+                }
               for (const auto& p : t.module(vw.value.module).params)
                 if (!use_.holds(stage_, Named{vw.value.module, p.attr})) missing.insert(p.attr);
             }
@@ -553,8 +592,14 @@ void InitSlice::guards() {
           edits_[f].push_back({{first->range.file, first->range.begin, first->range.begin}, "if isinstance(" + name + ", Absent):\n" + in + "    continue\n" + in});
           uses_absent_ = true;
         }
-        for (const auto& [k, attr] : by_statement)
-          edits_[f].push_back({{k->range.file, k->range.begin, k->range.begin}, "if hasattr(" + name + ", \"" + attr + "\"):\n" + std::string(layout.column(k) + 4, ' ')});
+        for (const auto& [k, attr] : by_statement) {
+          std::string test = "hasattr(" + name + ", \"" + attr + "\")";
+          if (stand_in.count(attr)) {
+            test = "not isinstance(getattr(" + name + ", \"" + attr + "\", Absent()), Absent)";
+            uses_absent_ = true;
+          }
+          edits_[f].push_back({{k->range.file, k->range.begin, k->range.begin}, "if " + test + ":\n" + std::string(layout.column(k) + 4, ' ')});
+        }
       }
     });
 }

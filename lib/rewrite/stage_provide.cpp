@@ -130,6 +130,7 @@ class Resolver {
       const auto v = c_.facts.value(b.frame, c_.index(b.frame), t.expr, b.step);
       if (!v) return fail("the value of `" + c_.text(t.expr->range) + "` cannot be followed");
       if (!carry_value(l, t.name, t.name, *v)) return;
+      state_[l].top[t.name] = -2;  // no version of a variable
     }
     if (!b.value_name.empty()) {
       std::optional<Binding> v;
@@ -137,6 +138,7 @@ class Resolver {
       if (b.at == At::Container) v = between_children();
       if (!v) return fail("the value of `" + c_.text(b.call->range) + "` at the cut cannot be followed");
       if (!carry_value(l, b.value_name, b.value_name, *v)) return;
+      state_[l].top[b.value_name] = -2;
     }
     for (const auto& name : ordered(l)) {
       const int w = current(l, name);
@@ -950,6 +952,27 @@ class Resolver {
 
 }  // namespace
 
+namespace {
+
+/// Takes out pieces that come to nothing: the cut lies before a call, and nothing of the statement is needed before it.
+void prune(std::vector<Piece>& pieces, const Boundary& hi) {
+  std::erase_if(pieces, [&](Piece& p) {
+    switch (p.kind) {
+      case Piece::Near: return hi.temps.empty() && (hi.at == At::BeforeCall || (hi.at == At::Inner && hi.inner_names.empty()));
+      case Piece::Loop: case Piece::With:
+        if (p.body.empty()) return false;
+        prune(p.body, hi);
+        return p.body.empty();
+      case Piece::If:
+        prune(p.body, hi);
+        return p.body.empty() && !p.guard_other;
+      default: return false;
+    }
+  });
+}
+
+}  // namespace
+
 StageSlice analyse(const Context& c, int stage, CutView* lo, CutView* hi) {
   StageSlice s;
   s.stage = stage;
@@ -957,9 +980,10 @@ StageSlice analyse(const Context& c, int stage, CutView* lo, CutView* hi) {
   s.to = hi ? hi->cut.clock : std::numeric_limits<Clock>::max();
   for (CutView* v : {lo, hi}) {
     if (!v) continue;
-    for (const Boundary& b0 : v->levels) {
-      Boundary& b = const_cast<Boundary&>(b0);
+    for (Boundary& b : v->levels) {
       b.cut = &v->cut;
+      // An inner frame of which nothing is needed does not begin before the cut.
+      if (v == hi && b.level > 0 && hi->carried(static_cast<std::size_t>(b.level)).empty() && !s.frames.count(b.frame)) break;
       FrameSlice& f = s.frames[b.frame];
       f.frame = b.frame;
       (v == lo ? f.lo : f.hi) = &b;
@@ -968,6 +992,7 @@ StageSlice analyse(const Context& c, int stage, CutView* lo, CutView* hi) {
   for (auto& [id, f] : s.frames) {
     f.pieces = pieces(c, id, f.lo, f.hi, s.error);
     if (!s.error.empty()) return s;
+    if (f.hi) prune(f.pieces, *f.hi);
   }
   if (lo) {
     auto live_out = [&](FrameId id) {

@@ -56,13 +56,13 @@ void Use::activity(int k) {
   when.emplace_back(s.from, s.to);
   auto during = [&](Clock a, Clock b) { return std::any_of(when.begin(), when.end(), [&](const auto& w) { return a < w.second && b > w.first; }); };
   mark(k, 0);
+  // What runs over an end of the stage is active when a part of it is printed here, or something inside it is active.
+  auto inside = [&](Clock a, Clock b) { return std::any_of(when.begin(), when.end(), [&](const auto& w) { return a >= w.first && b <= w.second; }); };
   for (const auto& call : t.calls)
-    if (call.begin >= t.forward_begin && during(call.begin, call.end)) {
-      // A container that runs over the cut, or a frame on the path, is active; its children say themselves.
-      mark(k, call.module);
-    }
+    if (call.begin >= t.forward_begin && inside(call.begin, call.end)) mark(k, call.module);
   for (const auto& f : t.frames)
-    if (!f.init && f.self >= 0 && f.begin >= t.forward_begin && during(f.begin, f.end)) mark(k, f.self);
+    if (!f.init && f.self >= 0 && f.begin >= t.forward_begin && inside(f.begin, f.end)) mark(k, f.self);
+  for (const auto& [id, f] : s.frames) mark(k, t.frame(id).self);
   for (const auto& op : t.ops) {
     if (op.clock < t.forward_begin || !during(op.clock, op.clock + 1)) continue;
     for (const auto& in : op.inputs) {
@@ -200,7 +200,7 @@ void Use::mention(int k) {
   when.emplace_back(s.from, s.to);
   for (const auto& f : t.frames) {
     if (f.init || f.builtin || f.self < 0 || !f.function || f.begin < t.forward_begin || s.frames.count(f.id)) continue;
-    if (!std::any_of(when.begin(), when.end(), [&](const auto& w) { return f.begin < w.second && f.end > w.first; })) continue;
+    if (!std::any_of(when.begin(), when.end(), [&](const auto& w) { return f.begin >= w.first && f.end <= w.second; })) continue;
     if (!seen.emplace(f.function, f.self).second) continue;
     const std::string self = f.function->parameters.empty() ? "" : f.function->parameters[0].name;
     program::walk_exprs(f.function->body, [&](const Expr* e) {

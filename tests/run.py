@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+"""All tests, in the order in which a failure is cheapest to find. tools/test sets up and calls it.
+
+usage: run.py --binary BIN --build DIR --corpus DIR [--all] [--only NAME…]
+"""
+import argparse
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("--binary", required=True)
+    p.add_argument("--build", required=True)
+    p.add_argument("--corpus", required=True)
+    p.add_argument("--all", action="store_true")
+    p.add_argument("--only", nargs="*")
+    a = p.parse_args()
+    python = sys.executable
+    env = dict(os.environ, SHARDWRIGHT_BINARY=a.binary, SHARDWRIGHT_CORPUS=a.corpus)
+    models = [python, "tests/equivalence/run_models.py", "--binary", a.binary, "--corpus", a.corpus]
+    steps = [
+        ("structure", [python, "tests/check_structure.py"]),
+        ("unit tests (C++)", ["ctest", "--test-dir", a.build, "--output-on-failure", "-j2"]),
+        ("command line and bad input", [python, "-m", "unittest", "discover", "-s", "tests/cli", "-p", "test_*.py"]),
+        ("axes and cuts against the prototype", [python, "tests/oracle/check.py", "--binary", a.binary, "--corpus", a.corpus]),
+        ("trees against PyTorch", [python, "tests/corpus/check_tree.py", "--binary", a.binary, "--corpus", a.corpus]),
+        ("operation rules against PyTorch", [python, "tests/oprules/check_ops.py"]),
+        ("runtime, verify and its faults", [python, "-m", "unittest", "discover", "-s", "tests/equivalence", "-p", "test_*.py"]),
+        ("models: convert and verify", [*models, *(["--all", "--table", "out/table.md"] if a.all else [])]),
+        ("predicted payload", [python, "tests/equivalence/check_payload.py", "--binary", a.binary, "--corpus", a.corpus]),
+        ("generated training script", [python, "tests/equivalence/check_training.py", "--binary", a.binary]),
+    ]
+    if a.all:
+        steps.append(("figures", [python, "tests/measure.py", "--binary", a.binary, "--corpus", a.corpus]))
+    passed, failed = [], []
+    for name, command in steps:
+        if a.only and not any(o in name for o in a.only):
+            continue
+        script = next((c for c in command if c.endswith(".py") and "/" in c and "*" not in c), None)
+        if script and not (ROOT / script).exists() or "discover" in command and not (ROOT / command[command.index("-s") + 1]).exists():
+            failed.append(f"{name} (its script is missing)")
+            print(f"==> {name}: MISSING {script}", flush=True)
+            continue
+        print(f"\n==> {name}: {' '.join(str(c).replace(str(ROOT) + '/', '') for c in command)}", flush=True)
+        began = time.time()
+        code = subprocess.run(command, cwd=ROOT, env=env).returncode
+        print(f"<== {name}: {'passed' if code == 0 else f'FAILED ({code})'} in {time.time() - began:.0f} s", flush=True)
+        (passed if code == 0 else failed).append(name)
+    print("\nfailed: " + ", ".join(failed) if failed else "\neverything passed")
+    print(f"{len(passed)} passed, {len(failed)} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -86,8 +86,8 @@ class Mesh:
 _current = Mesh()
 
 
-def init_process_group(backend=None, timeout_s=None) -> None:
-    """Joins the world that torchrun describes in the environment; nothing to do for a world of one."""
+def init_process_group(backend=None, timeout_s=None, init_method=None) -> None:
+    """Joins the world that torchrun describes in the environment (or meets at `init_method`); nothing to do for a world of one."""
     world = int(os.environ.get("WORLD_SIZE", "1"))
     if world == 1 or dist.is_initialized():
         return
@@ -97,7 +97,10 @@ def init_process_group(backend=None, timeout_s=None) -> None:
     if backend == "nccl":
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
     timeout = datetime.timedelta(seconds=float(timeout_s or os.environ.get("SHARDWRIGHT_TIMEOUT", 600)))
-    dist.init_process_group(backend, timeout=timeout)
+    if init_method is None:
+        dist.init_process_group(backend, timeout=timeout)
+    else:
+        dist.init_process_group(backend, init_method=init_method, rank=int(os.environ["RANK"]), world_size=world, timeout=timeout)
 
 
 def initialize(tp=1, pp=1, dp=None, backend=None, ranks=None, timeout_s=None) -> Mesh | None:

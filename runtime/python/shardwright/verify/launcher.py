@@ -5,7 +5,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -17,12 +16,6 @@ RESTART = 4   # see worker.py
 
 class LaunchError(RuntimeError):
     """The run could not finish; the message says which rank and why."""
-
-
-def _free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 class Launch:
@@ -44,7 +37,7 @@ class Launch:
         with open(path, "w") as f:
             json.dump(self.spec, f)
         here = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-        environment = dict(os.environ, MASTER_ADDR="127.0.0.1", MASTER_PORT=str(_free_port()), TOKENIZERS_PARALLELISM="false",
+        environment = dict(os.environ, TOKENIZERS_PARALLELISM="false",
                            PYTHONPATH=os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")])), PYTHONDONTWRITEBYTECODE="1",
                            SHARDWRIGHT_LAUNCHER=str(os.getpid()),
                            OMP_NUM_THREADS=str(self.spec["threads"]), GLOO_SOCKET_IFNAME=os.environ.get("GLOO_SOCKET_IFNAME", "lo"))
@@ -70,7 +63,7 @@ class Launch:
         return reports
 
     def _watch(self):
-        began, done = time.monotonic(), -1
+        began, done, first_failure = time.monotonic(), -1, None
         while True:
             states = {role: p.poll() for role, p in self.processes.items()}
             failed = {role: code for role, code in states.items() if code not in (None, 0)}
@@ -81,6 +74,12 @@ class Launch:
             if failed.get("reference") == RESTART:
                 return self._finished(), (len(self._finished()), None)
             if failed:
+                # The reference may still be comparing an earlier target than the one that failed here.
+                ahead = self._failed_target()
+                first_failure = first_failure or time.monotonic()
+                if ahead is not None and len(reports) < ahead and states["reference"] is None and time.monotonic() - first_failure < 120:
+                    time.sleep(0.05)
+                    continue
                 time.sleep(0.3)   # the process that failed first may still be writing why
                 return self._finished(), (len(self._finished()), self._why({r: p.poll() for r, p in self.processes.items()}))
             if all(code == 0 for code in states.values()):
@@ -95,6 +94,13 @@ class Launch:
             if time.monotonic() - began > self.timeout:
                 return reports, (len(reports), f"nothing happened for {self.timeout:.0f} s (rank or reference hangs); --timeout changes the limit")
             time.sleep(0.05)
+
+    def _failed_target(self):
+        """The first target in whose folder a process wrote an error."""
+        for k in range(len(self.targets)):
+            if any(name.startswith("error") for name in os.listdir(os.path.join(self.folder, str(k)))):
+                return k
+        return None
 
     def _why(self, states):
         folder = os.path.join(self.folder, str(len(self._finished())))

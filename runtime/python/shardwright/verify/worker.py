@@ -234,7 +234,8 @@ def run_rank(spec, rank):
     import shardwright.parallel as parallel
     from shardwright.parallel import device_mesh as mesh_module
     os.environ["RANK"], os.environ["WORLD_SIZE"] = str(rank), str(spec["world"])
-    mesh_module.init_process_group("nccl" if spec["device"] == "cuda" else "gloo", spec["timeout"])
+    mesh_module.init_process_group("nccl" if spec["device"] == "cuda" else "gloo", spec["timeout"],
+                                   "file://" + os.path.join(spec["folder"], "store"))   # no port that others could take
     for k, target in enumerate(spec["targets"]):
         folder, options = os.path.join(spec["folder"], str(k)), Options(**target["options"])
         job = None

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <set>
 
 #include "support/files.h"
@@ -20,7 +21,17 @@ void give_up(const sharding::Result& s, const model::Trace& t, int axis, std::ve
   for (auto p : s.axes[static_cast<std::size_t>(axis)].parameters) keep.push_back(t.tensor(p).name);
 }
 
-bool can_emit(const model::Trace&, const pipeline::Cut& c, void* data) { return static_cast<rewrite::StageSlicer*>(data)->refuses(c).empty(); }
+struct Expressible {
+  const rewrite::StageSlicer* slicer;
+  std::map<std::string, int> refused;
+};
+
+bool can_emit(const model::Trace&, const pipeline::Cut& c, void* data) {
+  auto* e = static_cast<Expressible*>(data);
+  std::string why = e->slicer->refuses(c);
+  if (!why.empty()) ++e->refused[why];
+  return why.empty();
+}
 
 }  // namespace
 
@@ -99,9 +110,10 @@ support::Expected<std::unique_ptr<Analysis>> analyse(const ModelRequest& request
       po.stages = want.grid.pp;
       a.slicer.reset();
       if (want.grid.pp > 1) {
-        a.slicer = std::make_unique<rewrite::StageSlicer>(t, sm);
+        a.slicer = std::make_unique<rewrite::StageSlicer>(t, sm, a.other ? &a.other->trace : nullptr);
         po.can_emit = can_emit;
-        po.can_emit_data = a.slicer.get();
+        Expressible expressible{a.slicer.get(), {}};
+        po.can_emit_data = &expressible;
         for (auto s : a.sharding.states) po.varying.push_back(s == sharding::State::V || s == sharding::State::P);
         if (have_pins) {
           auto cuts = plan::cuts_of(pins, t, po);
@@ -110,6 +122,10 @@ support::Expected<std::unique_ptr<Analysis>> analyse(const ModelRequest& request
         } else {
           a.partition = pipeline::partition(t, po);
         }
+        a.refused_cuts.assign(expressible.refused.begin(), expressible.refused.end());
+        std::sort(a.refused_cuts.begin(), a.refused_cuts.end(), [](const auto& x, const auto& y) { return x.second > y.second; });
+        po.can_emit = nullptr;
+        po.can_emit_data = nullptr;
       } else {
         a.partition = pipeline::partition(t, po);
       }

@@ -66,6 +66,7 @@ struct Analysis {
   std::unique_ptr<rewrite::StageSlicer> slicer;   ///< null at pp = 1
   rewrite::Specialized specialized;
   plan::Plan plan;
+  std::vector<std::pair<std::string, int>> refused_cuts;  ///< cuts that the source cannot express: reason, how many
   std::vector<std::string> given_up;        ///< axes that generation could not express, in words
   std::vector<support::Diagnostic> warnings;
 };

@@ -88,7 +88,8 @@ struct StageInterface {
 /// Slices __init__ and forward (and the methods between) of the modules that lie on a cut.
 class StageSlicer {
  public:
-  StageSlicer(const model::Trace&, const support::SourceManager&);
+  /// `other`: the same model traced at another batch size (or null): sizes that are the same in both may become numbers.
+  StageSlicer(const model::Trace&, const support::SourceManager&, const model::Trace* other = nullptr);
   ~StageSlicer();
   /// Can generation express this cut? Empty: yes; else the reason.
   std::string refuses(const pipeline::Cut&) const;

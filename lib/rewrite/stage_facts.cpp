@@ -257,6 +257,20 @@ bool Dims::constant(const Sym* s) const {
   }
 }
 
+void Dims::compare_with(const Trace* other) {
+  other_ = other && other->tensors.size() == trace_.tensors.size() && other->ops.size() == trace_.ops.size() ? other : nullptr;
+}
+
+bool Dims::fixed(const Sym* s) const {
+  if (!s || s->kind == Sym::Const) return true;
+  if (!other_ || s->kind == Sym::Other) return false;
+  if (s->kind != Sym::Dim) return fixed(s->a) && fixed(s->b);
+  if (s->tensor < 0 || s->dim < 0) return false;
+  const auto &a = trace_.tensor(s->tensor).shape, &b = other_->tensor(s->tensor).shape;
+  const auto d = static_cast<std::size_t>(s->dim);
+  return d < a.size() && d < b.size() && a[d] == b[d];
+}
+
 // ---- facts -----------------------------------------------------------------------------------------------------------------
 
 Facts::Facts(const Trace& t) : trace(t), dims(t) {

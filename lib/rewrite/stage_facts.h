@@ -37,6 +37,10 @@ class Dims {
   bool same(TensorId a, int da, TensorId b, int db) const;
   bool constant(TensorId t, int d) const;
   bool constant(const Sym* s) const;   ///< nullptr: true
+  /// The same at another batch size, as far as a second trace of the same steps tells: may be written as a number when nothing
+  /// better gives it. False without such a trace.
+  bool fixed(const Sym* s) const;
+  void compare_with(const Trace* other);
 
  private:
   int id(TensorId t, int d) const;
@@ -48,6 +52,7 @@ class Dims {
   /// Where a dimension's size comes from, when it is no dimension of its own: a sum or product of others, or what was written.
   struct Made { enum { Sum, Product, Written } how = Sum; std::vector<int> parts; const Sym* sym = nullptr; };
   const Trace& trace_;
+  const Trace* other_ = nullptr;
   std::map<int, Made> made_;
   mutable std::map<int, Poly> polys_;
   mutable std::map<std::string, int> atoms_;

@@ -115,7 +115,13 @@ bool InitSlice::reads_dropped(const Function* f, const Stmt* s, std::vector<std:
 }
 
 /// Does code that stays need something that the statement binds?
-bool InitSlice::needed_later(const Function* f, const Stmt* s, int depth) const {
+bool InitSlice::needed_later(const Function* f, const Stmt* s) const {
+  std::set<const Stmt*> seen;
+  return needed_later(f, s, seen);
+}
+
+bool InitSlice::needed_later(const Function* f, const Stmt* s, std::set<const Stmt*>& seen) const {
+  if (!seen.insert(s).second) return false;
   const Trace& t = c_.trace;
   // Plain attributes.
   for (const FrameId id : frames_.at(f)) {
@@ -151,14 +157,13 @@ bool InitSlice::needed_later(const Function* f, const Stmt* s, int depth) const 
     }
   }
   // Local names; a statement that only makes something nobody needs does not count.
-  if (depth > 8) return true;
   for (const auto& name : own_writes(s)) {
     bool read = false;
     for_statements(f->body, [&](const Stmt* k) {
       if (read || k == s || drop_.count(k)) return;
       bool reads_it = false;
       for (const auto& r : own_reads(k)) reads_it |= r.name == name;
-      if (reads_it) read = !(k->kind == StmtKind::Assign || k->kind == StmtKind::AnnAssign) || needed_later(f, k, depth + 1);
+      if (reads_it) read = !(k->kind == StmtKind::Assign || k->kind == StmtKind::AnnAssign) || needed_later(f, k, seen);
     });
     if (read) return true;
   }

@@ -36,7 +36,8 @@ class InitSlice {
 
   bool unheld(const model::AttrWrite& w) const;
   bool reads_dropped(const Function* f, const Stmt* s, std::vector<std::pair<ModuleId, std::string>>* which) const;
-  bool needed_later(const Function* f, const Stmt* s, int depth = 0) const;
+  bool needed_later(const Function* f, const Stmt* s) const;
+  bool needed_later(const Function* f, const Stmt* s, std::set<const Stmt*>& seen) const;
   bool dropped(const Stmt* s) const { return drop_.count(s) != 0; }
   bool live_frame(FrameId f) const;
   void site(const Function* f, const Stmt* s, const Expr* e, bool absent_allowed);

@@ -355,7 +355,10 @@ class Resolver {
 
   /// Plain values inside containers, and sizes.
   std::optional<std::string> plain(std::size_t l, const Binding& v) {
-    if (v.sym && !c_.facts.dims.constant(v.sym)) return size_text(l, v.sym);
+    if (v.sym && !c_.facts.dims.constant(v.sym)) {
+      if (auto t = size_text(l, v.sym)) return t;
+      if (!c_.facts.dims.fixed(v.sym)) return std::nullopt;
+    }
     return literal(v);
   }
 
@@ -792,7 +795,11 @@ class Resolver {
     const bool number = v->kind == Binding::Int || v->kind == Binding::Float || v->kind == Binding::Bool;
     if (number && v->sym && !c_.facts.dims.constant(v->sym)) {
       if (const auto t = size_text(l, v->sym)) return line(*t);
-      return attempt([&] { return provide(l, w, true); }) || attempt([&] { return early(l, w); });
+      if (attempt([&] { return provide(l, w, true); }) || attempt([&] { return early(l, w); })) return true;
+      // Independent of the batch, but made of something that is gone: as it was when the model was converted.
+      if (c_.facts.dims.fixed(v->sym))
+        if (const auto t = literal(*v)) return line(*t);
+      return false;
     }
     if (const auto t = literal(*v)) {
       // A value that an input decides is read from the input rather than frozen.

@@ -101,7 +101,9 @@ void StageSlicer::Impl::program_reads(const Piece& p, const std::string& attr, b
   });
 }
 
-StageSlicer::StageSlicer(const model::Trace& t, const support::SourceManager& s) : impl_(std::make_unique<Impl>(t, s)) {}
+StageSlicer::StageSlicer(const model::Trace& t, const support::SourceManager& s, const model::Trace* other) : impl_(std::make_unique<Impl>(t, s)) {
+  impl_->context.facts.dims.compare_with(other);
+}
 StageSlicer::~StageSlicer() = default;
 
 std::string StageSlicer::refuses(const pipeline::Cut& cut) const {

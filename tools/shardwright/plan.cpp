@@ -8,6 +8,7 @@
 #include "cli.h"
 #include "plan_options.h"
 #include "report/html.h"
+#include "sharding/json.h"
 #include "support/files.h"
 
 namespace shardwright::cli {
@@ -74,6 +75,7 @@ int run(Options& o, const CLI::App& app) {
   auto a = driver::analyse(o.model, *want, sm, progress(o));
   end_progress();
   if (!a) return cli::report(a.error(), sm, o);
+  warn_missing((*a)->traced->trace, sm, o);
   for (const auto& w : (*a)->warnings) warn(w, sm, o);
   for (const auto& w : (*a)->plan.warnings) warn({support::Severity::Warning, "plan", {}, w, {}, {}}, sm, o);
   if (!o.out.empty())
@@ -83,8 +85,18 @@ int run(Options& o, const CLI::App& app) {
     auto html = report::html((*a)->plan, report::tree((*a)->traced->trace, sm, options));
     if (auto w = support::write_file(o.report, html); !w) return cli::report(w.error(), sm, o);
   }
-  if (o.json) fmt::print("{}\n", plan::to_json((*a)->plan).dump(2));
-  else if (!o.quiet) print((*a)->plan, o.explain);
+  if (o.json) {
+    auto j = plan::to_json((*a)->plan);
+    // Which dimensions of which parameters an axis cuts, in the oracle's format (tests/oracle): the plan itself only names axes.
+    j["sharding"] = nlohmann::json::parse(sharding::to_json((*a)->traced->trace, (*a)->sharding));
+    fmt::print("{}\n", j.dump(2));
+  } else if (!o.quiet) {
+    print((*a)->plan, o.explain);
+    if (o.explain && !(*a)->refused_cuts.empty()) {
+      fmt::print("\ncuts that the source cannot be written for:\n");
+      for (const auto& [why, count] : (*a)->refused_cuts) fmt::print("  {:>4} {}\n", count, why);
+    }
+  }
   return kDone;
 }
 

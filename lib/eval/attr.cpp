@@ -93,6 +93,9 @@ Value In::Impl::special_attr(const Value& v, std::string_view name) {
         o->attrs->set("co_varnames", in.tuple(std::move(names)));
         o->attrs->set("co_argcount", Value::integer(n));
         o->attrs->set("co_name", in.str(f->def->name));
+        o->attrs->set("co_filename", in.str(f->def->range.file >= 0 ? in.sources.file(f->def->range.file).path : ""));
+        o->attrs->set("co_flags", Value::integer(f->def->is_generator ? 32 : 0));
+        o->attrs->set("co_firstlineno", Value::integer(f->def->range.file >= 0 ? in.sources.position(f->def->range.file, f->def->range.begin).line : 0));
         return o;
       }
       if (name == "__get__")

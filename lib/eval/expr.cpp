@@ -449,6 +449,9 @@ Value In::Impl::make_function(const program::Function* f, Env* env) {
 Value In::Impl::decorate(const std::vector<Expr*>& decorators, Value v, Env* env) {
   for (auto it = decorators.rbegin(); it != decorators.rend(); ++it) {
     const Expr* d = *it;
+    // Decorators that rewrite documentation (they read source text and doc strings at length) change nothing that runs.
+    const Expr* callee = d->kind == ExprKind::Call ? d->kids[0] : d;
+    if (callee->text.find("docstring") != std::string::npos) continue;
     Value f;
     try { f = eval(d, env); } catch (PyError& e) { f = in.unknown("decorator failed: " + in.describe(e), d); }
     if (f.is_unknown()) {
@@ -458,7 +461,9 @@ Value In::Impl::decorate(const std::vector<Expr*>& decorators, Value v, Env* env
     CallInfo info;
     info.call = d;
     info.add(v, nullptr);
-    Value r = in.call(f, info);
+    Value r;
+    // A decorator that fails here (it reads source text, the file system, …) is left out and named, not taken for the program's error.
+    try { r = in.call(f, info); } catch (PyError& e) { r = in.unknown("it failed: " + in.describe(e), d); }
     if (r.is_unknown()) {
       in.note_incomplete(d->range, "decorator is not followed: " + r.as<UnknownObj>()->why);
       continue;

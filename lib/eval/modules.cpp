@@ -210,9 +210,12 @@ Value In::Impl::global(ModuleObj* m, std::string_view name, std::ptrdiff_t befor
   if (d.stars.empty() || (name.size() > 1 && name.substr(0, 2) == "__") || builtins.find(name)) return {};
   if (!d.star_busy.insert(key).second) return {};
   struct Done { std::unordered_set<std::string>& s; const std::string& k; ~Done() { s.erase(k); } } done{d.star_busy, key};
+  // A submodule of that name settles it, unless a star import of that very module brings something called like it.
+  const std::string sub = m->name + "." + key;
+  const bool is_sub = m->is_package && m->source && in.import(sub);
   for (auto s = d.stars.rbegin(); s != d.stars.rend(); ++s) {
     std::string base = resolve_relative(m, (*s)->level, (*s)->module);
-    if (base.empty()) continue;
+    if (base.empty() || (is_sub && base != sub)) continue;
     if (!loaded.count(base) && !in.modules.natives.count(base) && !in.modules.sources.count(base) && !in.loader.mentions(base, name)) continue;
     ModuleObj* from = in.import(base);
     if (!from || from == m) continue;
@@ -405,21 +408,23 @@ bool In::Impl::run_effects(const std::string& key) {
         if (err) in.note_incomplete(s->range, "top-level statement failed: " + in.describe(*err));
       }
     if (ran || effects_tried.size() > 400) break;
-    // Relative imports of packages: cheap to know, and where registries keep their entries.
+    // Relative imports of packages: cheap to know, and where registries keep their entries. A word that many modules mention
+    // is no registry's key.
+    std::vector<std::string> candidates;
     for (ModuleObj* m : all) {
       if (!m->is_package) continue;
       for (const auto& unit : m->demand->units) {
         if (unit.stmt->kind != StmtKind::ImportFrom || unit.stmt->level == 0) continue;
         std::string base = resolve_relative(m, unit.stmt->level, unit.stmt->module);
         if (base.empty() || loaded.count(base)) continue;
-        if (in.loader.mentions(base, key) || in.loader.mentions(base, low)) in.import(base);
-        else if (key != low || !isupper(static_cast<unsigned char>(key[0]))) {
-          std::string title = low;
-          title[0] = static_cast<char>(toupper(static_cast<unsigned char>(title[0])));
-          if (in.loader.mentions(base, "'" + title + "'") || in.loader.mentions(base, '"' + title + '"')) in.import(base);
-        }
+        std::string title = low;
+        title[0] = static_cast<char>(toupper(static_cast<unsigned char>(title[0])));
+        if (in.loader.mentions(base, key) || in.loader.mentions(base, "'" + title + "'") || in.loader.mentions(base, '"' + title + '"')) candidates.push_back(base);
+        if (candidates.size() > 8) break;
       }
     }
+    if (candidates.size() > 8) break;
+    for (const auto& c : candidates) in.import(c);
   }
   effects_tried.insert({key, loaded.size()});
   return ran;

@@ -189,6 +189,11 @@ Value In::Impl::seq_binary(std::string_view op, const Value& a, const Value& b, 
     for (auto& x : std::vector<DictObj::Entry>(b.as<DictObj>()->entries)) if (x.alive) d->set(in, x.key, x.value);
     return d;
   }
+  if (is_set(a) && is_seq(b) && (op == "|" || op == "&" || op == "-" || op == "^")) {  // dict.keys() | [...]
+    auto* other = in.make<DictObj>(Kind::Set);
+    for (const auto& v : b.as<SeqObj>()->items) other->set(in, v, Value::none());
+    return seq_binary(op, a, other, inplace);
+  }
   if (is_set(a) && is_set(b)) {
     auto* x = a.as<DictObj>();
     auto* y = b.as<DictObj>();

@@ -68,7 +68,7 @@ class Runner {
     Value model = build(cls);
     if (model.is_unknown()) throw Failed{failure("the model could not be built: " + model.as<UnknownObj>()->why, model.as<UnknownObj>()->where, "input")};
     if (!model.is(Kind::Instance) || model.as<InstanceObj>()->module_id < 0)
-      throw Failed{failure("'" + class_name_ + "' is not an nn.Module: building it gives " + in_.type_of(model)->qualified(), out_.root_class && out_.root_class->def ? out_.root_class->def->range : Range{}, "input")};
+      throw Failed{failure("'" + class_name_ + "' is not an nn.Module: building it gives " + in_.type_of(model)->qualified() + "; expected a class derived from torch.nn.Module", out_.root_class && out_.root_class->def ? out_.root_class->def->range : Range{}, "input")};
     out_.root_class = in_.type_of(model);
     finish_model(in_, model, job_.train);
     in_.init_phase = false;
@@ -94,7 +94,7 @@ class Runner {
       for (const auto& p : src_.loader().resolver().search_paths()) paths += (paths.empty() ? "" : ", ") + p;
       throw Failed{failure("module '" + name + "' is not found" + (paths.empty() ? "" : " (looked in " + paths + ")") + "; give its folder with --python-path", {}, "input")};
     }
-    if (m->source && !m->builtin && !m->source->syntax_errors.empty()) throw Failed{failure("syntax error", m->source->syntax_errors[0], "syntax")};
+    if (m->source && !m->builtin && !m->source->syntax_errors.empty()) throw Failed{failure("syntax error: this cannot be read as Python 3, expected a file that `python3 -m py_compile` accepts", m->source->syntax_errors[0], "syntax")};
     out_.entry_module = name;
     return m;
   }
@@ -105,7 +105,7 @@ class Runner {
     if (m->source)
       for (const Stmt* s : m->source->body)
         if (s->kind == StmtKind::ClassDef && ++n <= 12) out += (out.empty() ? "; it defines " : ", ") + s->class_def->name;
-    return out;
+    return out.empty() ? "; it defines no class" : out;
   }
 
   const program::Module* parse(const std::string& what, const std::string& text) {
@@ -130,7 +130,31 @@ class Runner {
       catch (PyError& e) { if (!word || !in_.isinstance(e.exception, in_.builtin_class("NameError"))) throw; }
       info.kwargs.push_back({name, v.set() ? v : in_.str(text), nullptr});
     }
-    return in_.call(cls, info);
+    try {
+      return in_.call(cls, info);
+    } catch (PyError& e) {
+      // Raised by the call itself, before a statement ran: the arguments do not fit.
+      if (!e.trace.empty() && e.trace[0].first.valid()) throw;
+      throw Failed{arguments_do_not_fit(cls, in_.describe(e))};
+    }
+  }
+
+  Diagnostic arguments_do_not_fit(const Value& cls, const std::string& why) {
+    if (!cls.is(Kind::Class)) return failure("'" + class_name_ + "' is no class that can be built (" + why + "); expected a class derived from torch.nn.Module", {}, "input");
+    Value init = cls.as<ClassObj>()->lookup("__init__");
+    std::string takes;
+    Range where = cls.as<ClassObj>()->def ? cls.as<ClassObj>()->def->range : Range{};
+    if (init.is(Kind::Function) && init.as<FunctionObj>()->def) {
+      const auto* def = init.as<FunctionObj>()->def;
+      where = def->def_range;
+      for (std::size_t i = 1; i < def->parameters.size(); ++i) {
+        const auto& p = def->parameters[i];
+        if (p.name.empty()) continue;
+        takes += (takes.empty() ? "" : ", ") + std::string(p.kind == program::Parameter::VarArgs ? "*" : p.kind == program::Parameter::VarKeywords ? "**" : "") + p.name;
+        if (init.as<FunctionObj>()->defaults[i].set()) takes += "=…";
+      }
+    }
+    return failure(class_name_ + " cannot be built: " + why + "; it takes (" + takes + "). Give arguments with --args 'name=value, …' or `args:` in the job file", where, "input");
   }
 
   void check_inputs(const Value& model) {

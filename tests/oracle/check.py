@@ -2,8 +2,8 @@
 """Axes and stages of `shardwright plan` on the required models against the prototype's: check.py --binary BIN --corpus DIR [ID…]
 
 Axes as compare_oracle.py compares them; a difference must be explained in differences.yaml. Stages: the optimum over our legal cuts
-is at most 3 % slower than the prototype's; cut_differences.yaml explains the others, with what has to be seen in the plan for the
-explanation to hold. An explanation that no longer applies fails too. No torch. Prints `N passed, N failed`; exit code 1 on a failure.
+is at most 3 % slower than the prototype's. plan_differences.yaml explains what generation and cutting add, with what has to be seen
+in the plan for the explanation to hold. An explanation that no longer applies fails too. No torch. Prints `N passed, N failed`; exit code 1 on a failure.
 """
 import argparse
 import fnmatch
@@ -33,9 +33,15 @@ def jobs(ids, corpus, out):
     return {i: Path(out) / i / "job.yaml" for i in ids}
 
 
-def axes(expected, ours, explained):
-    """Texts of what is wrong, number of explained differences."""
-    found, _ = compare_oracle.compare(expected, ours)
+def said(plan):
+    """What the plan says of itself: its fallbacks and warnings, as text."""
+    return "\n".join([f["reason"] for f in plan["fallbacks"]] + [w if isinstance(w, str) else json.dumps(w) for w in plan["warnings"]])
+
+
+def axes(expected, plan, explained):
+    """Texts of what is wrong, number of explained differences. An explanation with `seen` holds only where the plan says so."""
+    found, _ = compare_oracle.compare(expected, plan["sharding"])
+    explained = [e for e in explained if "seen" not in e or e["seen"] in said(plan)]
     used, wrong = set(), []
     for kind, names, text in found:
         why = next((i for i, e in enumerate(explained) if i not in used and e["kind"] == kind and any(fnmatch.fnmatch(n, e["parameters"]) for n in names)), None)
@@ -54,14 +60,13 @@ def stages(expected, plan, explained):
     worse = not math.isfinite(ours) or ours > theirs * WORSE
     if not worse:
         return f"the explanation for pp {pp} no longer applies: {ours:.4f} is within 3 % of {theirs}" if explained else None
-    said = f"pp {pp}: slowest stage over mean {ours:.4f}, the prototype's {theirs} ({plan['balance']['legal_cuts']} and {expected['cuts'][str(pp)]['legal_cuts']} legal cuts)"
+    text = f"pp {pp}: slowest stage over mean {ours:.4f}, the prototype's {theirs} ({plan['balance']['legal_cuts']} and {expected['cuts'][str(pp)]['legal_cuts']} legal cuts)"
     if not explained:
-        return said
-    text = "\n".join(w if isinstance(w, str) else json.dumps(w) for w in plan["warnings"])
-    if explained["seen"] not in text:
-        return f"{said}; explained, but the plan does not warn of {explained['seen']!r}: {text[:300]}"
+        return text
+    if explained["seen"] not in said(plan):
+        return f"{text}; explained, but the plan does not say {explained['seen']!r}: {said(plan)[:300]}"
     if ours > explained["at_most"]:
-        return f"{said}; explained up to {explained['at_most']}"
+        return f"{text}; explained up to {explained['at_most']}"
     return None
 
 
@@ -74,7 +79,7 @@ def main():
     a = p.parse_args()
     ids = a.ids or REQUIRED
     axis_notes = yaml.safe_load((HERE / "differences.yaml").read_text()) or {}
-    cut_notes = yaml.safe_load((HERE / "cut_differences.yaml").read_text()) or {}
+    plan_notes = yaml.safe_load((HERE / "plan_differences.yaml").read_text()) or {}
     passed = failed = 0
     figures = {}
     with tempfile.TemporaryDirectory() as out:
@@ -89,7 +94,7 @@ def main():
                     continue
                 plan = json.loads(run.stdout)
                 if pp == STAGES[0]:
-                    wrong, explained = axes(expected, plan["sharding"], axis_notes.get(ident, []))
+                    wrong, explained = axes(expected, plan, axis_notes.get(ident, []) + plan_notes.get(ident, {}).get("axes", []))
                     row |= {"axes": len(plan["sharding"]["axes"]), "theirs": len(expected["axes"]), "chosen": sum(x["chosen"] for x in plan["sharding"]["axes"]), "explained": explained, "wrong": wrong}
                     for w in wrong:
                         print(f"FAILED  {ident} axes: {w}")
@@ -97,7 +102,7 @@ def main():
                     if not wrong:
                         print(f"same    {ident}: {len(expected['axes'])} axes of the prototype, {explained} explained differences", flush=True)
                 row["cuts"][pp] = {"optimum": plan["balance"]["optimum"], "chosen": plan["balance"]["slowest_over_mean"], "theirs": expected["cuts"][str(pp)]["slowest_over_mean"]}
-                wrong = stages(expected, plan, cut_notes.get(ident, {}).get(pp))
+                wrong = stages(expected, plan, plan_notes.get(ident, {}).get("stages", {}).get(pp))
                 failed, passed = failed + bool(wrong), passed + (not wrong)
                 c = row["cuts"][pp]
                 print(f"FAILED  {ident} {wrong}" if wrong else f"within  {ident} pp {pp}: slowest stage over mean {c['optimum']:.4f} (chosen {c['chosen']:.4f}), the prototype's {c['theirs']}", flush=True)

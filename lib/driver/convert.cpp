@@ -147,6 +147,7 @@ support::Expected<ConvertOutcome> convert(const ConvertRequest& request, support
                                    changed_by_hand.size() == 1 ? "was" : "were", changed_by_hand.size() == 1 ? "it was" : "they were", list);
     return conflict;
   }
+  const support::Uninterrupted whole;  // Ctrl-C before this: nothing is written; after it: everything is
   for (const auto& f : out.files) {
     if (std::find(out.written.begin(), out.written.end(), f.path) == out.written.end()) continue;
     if (auto w = support::write_file(support::join_path(out.out, f.path), f.text, f.executable); !w) return w.error();

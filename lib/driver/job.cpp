@@ -2,6 +2,7 @@
 // the other options have one meaning and one checker.
 #include <yaml-cpp/yaml.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 
@@ -46,6 +47,25 @@ support::Expected<std::pair<std::string, std::string>> key_value(const std::stri
 
 std::string absolute(const std::string& p, const std::string& base) { return fs::path(p).is_absolute() ? p : support::normal_path(support::join_path(base, p)); }
 
+/// A mapping of known keys, or what is wrong with it. Positions are those of the text that `node` was read from.
+std::string wrong_keys(const YAML::Node& node, const std::string& name, const std::vector<std::string>& known, const std::string& where) {
+  auto at = [&](const YAML::Node& n) { return where + (n.Mark().line >= 0 ? ":" + std::to_string(n.Mark().line + 1) + ":" + std::to_string(n.Mark().column + 1) : "") + ": "; };
+  std::string all;
+  for (const auto& k : known) all += (all.empty() ? "" : ", ") + k;
+  if (node.IsNull()) return "";
+  if (!node.IsMap()) return at(node) + "'" + name + "' is a mapping with the keys " + all;
+  for (const auto& kv : node)
+    if (std::find(known.begin(), known.end(), kv.first.Scalar()) == known.end()) return at(kv.first) + "unknown key '" + kv.first.Scalar() + "' in '" + name + "'; known are " + all;
+  return "";
+}
+
+/// What yaml-cpp says, for a person.
+std::string explain(const YAML::Exception& e) {
+  if (e.msg.find("bad conversion") != std::string::npos) return "this value has the wrong type (sizes are whole numbers, names are texts)";
+  if (e.msg.find("operator[] call on a scalar") != std::string::npos || e.msg.find("invalid node") != std::string::npos) return "a mapping is expected here, found a plain value";
+  return "this is not YAML: " + e.msg;
+}
+
 void set_path(YAML::Node node, const std::string& dotted, const YAML::Node& value) {
   auto dot = dotted.find('.');
   if (dot == std::string::npos) node[dotted] = value;
@@ -58,7 +78,7 @@ support::Expected<JobFile> load_job(const ModelRequest& request, support::Source
   JobFile out;
   YAML::Node node;
   std::string base = fs::current_path().string();
-  std::string where = "<command line>";
+  std::string where = "command line", text_of_file;
   const std::string& spec = request.spec;
   if (spec.empty()) return failure("no model given: expected path/to/file.py:Class, package.module:Class or a job file", {}, "usage");
   try {
@@ -68,6 +88,7 @@ support::Expected<JobFile> load_job(const ModelRequest& request, support::Source
       out.path = fs::absolute(spec).string();
       base = support::parent_path(out.path);
       where = spec;
+      text_of_file = *text;
       node = YAML::Load(*text);
       if (!node.IsMap()) return failure(spec + ": expected a job file: a mapping with `model`, `args` or `build`, `inputs`", {}, "input");
     } else {
@@ -77,7 +98,17 @@ support::Expected<JobFile> load_job(const ModelRequest& request, support::Source
     for (const auto& s : request.settings) {
       auto kv = key_value(s, "--set");
       if (!kv) return kv.error();
-      set_path(node, kv->first, YAML::Load(kv->second));
+      YAML::Node value;
+      try {
+        value = YAML::Load(kv->second);
+      } catch (const YAML::Exception& e) {
+        return failure("--set '" + s + "': " + explain(e) + "; expected KEY=VALUE with a YAML value, for example --set mode=train", {}, "usage");
+      }
+      try {
+        set_path(node, kv->first, value);
+      } catch (const YAML::Exception&) {
+        return failure("--set '" + s + "': '" + kv->first + "' leads through a value that is no mapping", {}, "usage");
+      }
     }
     if (!request.config.empty()) {
       // cfg.yaml[:key.path] → constructor arguments
@@ -116,7 +147,11 @@ support::Expected<JobFile> load_job(const ModelRequest& request, support::Source
 
     // The keys that are not the interpreter's.
     auto take_int = [&](const YAML::Node& n, const char* key, int& into) { if (n[key]) into = n[key].as<int>(), out.has_grid = true; };
-    if (YAML::Node p = node["parallel"]) {
+    if (YAML::Node p = node["parallel"])
+      if (auto wrong = wrong_keys(p, "parallel", {"tp", "pp", "dp", "micro_batches", "schedule"}, where); !wrong.empty()) return failure(wrong, {}, "input");
+    if (YAML::Node v = node["verify"])
+      if (auto wrong = wrong_keys(v, "verify", {"prepare", "reinit", "loss"}, where); !wrong.empty()) return failure(wrong, {}, "input");
+    if (YAML::Node p = node["parallel"]; p && p.IsMap()) {
       take_int(p, "tp", out.grid.tp);
       take_int(p, "pp", out.grid.pp);
       take_int(p, "dp", out.grid.dp);
@@ -125,18 +160,39 @@ support::Expected<JobFile> load_job(const ModelRequest& request, support::Source
     }
     if (node["target"]) out.target = node["target"].as<std::string>();
     if (node["out"]) out.out = absolute(node["out"].as<std::string>(), base);
-    if (YAML::Node v = node["verify"]) {
+    if (YAML::Node v = node["verify"]; v && v.IsMap()) {
       if (v["prepare"]) out.prepare = absolute(v["prepare"].as<std::string>(), base);
       if (v["reinit"]) for (const auto& r : v["reinit"]) out.reinit.push_back(r.as<std::string>());
       if (v["loss"]) out.loss = v["loss"].as<std::string>();
     }
-    YAML::Emitter e;
-    e << node;
-    auto job = eval::parse_job(e.c_str(), out.path.empty() ? support::join_path(base, "command line") : out.path);
-    if (!job) return job.error();
+    const bool as_written = !text_of_file.empty() && request.settings.empty() && request.config.empty() && request.args.empty() && request.inputs.empty();
+    std::string merged = text_of_file;
+    if (!as_written) {
+      YAML::Emitter e;
+      e << node;
+      merged = e.c_str();
+    }
+    const std::string origin = out.path.empty() ? support::join_path(base, "command line") : out.path;
+    auto job = eval::parse_job(merged, origin);
+    if (!job) {
+      support::Diagnostic d = job.error();
+      // The merged text is nobody's file: its lines would lead astray.
+      if (d.message.rfind(origin + ":", 0) == 0) {
+        std::string rest = d.message.substr(origin.size());
+        if (!as_written) {
+          std::size_t i = 1;
+          while (i < rest.size() && (std::isdigit(static_cast<unsigned char>(rest[i])) || rest[i] == ':')) ++i;
+          rest = ":" + rest.substr(rest[i] == ' ' ? i : 1);
+          if (rest.rfind(": ", 0) != 0) rest = ": " + rest.substr(1);
+        }
+        d.message = where + rest;
+      }
+      return d;
+    }
     out.job = *job;
   } catch (const YAML::Exception& e) {
-    return failure(where + ":" + std::to_string(e.mark.line + 1) + ":" + std::to_string(e.mark.column + 1) + ": " + e.msg, {}, "input");
+    const std::string place = e.mark.line >= 0 ? ":" + std::to_string(e.mark.line + 1) + ":" + std::to_string(e.mark.column + 1) : "";
+    return failure(where + place + ": " + explain(e), {}, "input");
   }
   for (const auto& p : request.python_path) out.job.python_path.push_back(absolute(p, fs::current_path().string()));
   // Installed packages: $VIRTUAL_ENV, else a .venv here.
@@ -152,10 +208,15 @@ support::Expected<JobFile> load_job(const ModelRequest& request, support::Source
   std::string module = out.job.model.substr(0, colon);
   if (ends_with(module, ".py")) {
     std::string path = absolute(module, base);
-    if (!support::is_file(path) && out.path.empty()) return failure(module + ": there is no such file", {}, "input");
+    if (!support::is_file(path)) {
+      if (support::is_directory(path)) return failure("'" + path + "' is a folder, a file is expected: path/to/file.py:Class", {}, "input");
+      return failure("'" + (out.path.empty() ? module : path) + "': there is no such file" + (out.path.empty() ? "" : " (`model` of " + spec + ")") + "; expected path/to/file.py:Class, or package.module:Class with --python-path DIR", {}, "input");
+    }
     out.by_path = true;
     out.entry_dir = support::parent_path(path);
     out.job.model = path + out.job.model.substr(colon);
+  } else if (module.find('/') != std::string::npos || module.find_first_not_of('.') == std::string::npos) {
+    return failure("model '" + out.job.model + "': '" + module + "' is neither a .py file nor a module's name; expected path/to/file.py:Class or package.module:Class", {}, "usage");
   } else if (out.path.empty()) {
     out.job.python_path.insert(out.job.python_path.begin(), fs::current_path().string());
   }

@@ -55,7 +55,17 @@ Expected<std::string> read_file(const std::string& path, std::size_t limit) {
   return text;
 }
 
+Uninterrupted::Uninterrupted() {
+  sigset_t held;
+  ::sigemptyset(&held);
+  for (int s : {SIGINT, SIGTERM, SIGHUP}) ::sigaddset(&held, s);
+  ::pthread_sigmask(SIG_BLOCK, &held, &before_);
+}
+
+Uninterrupted::~Uninterrupted() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
 Expected<bool> write_file(const std::string& path, std::string_view text, bool executable) {
+  const Uninterrupted whole;  // no temporary file is left behind
   const auto failed = [&](const std::string& why) { return failure("cannot write '" + path + "': " + why, {}, "output"); };
   std::error_code ec;
   const std::string parent = parent_path(path);

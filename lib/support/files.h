@@ -1,5 +1,7 @@
 // Reading and writing files, with errors as values.
 #pragma once
+#include <signal.h>
+
 #include <functional>
 #include <string>
 #include <string_view>
@@ -22,6 +24,18 @@ Expected<bool> write_file(const std::string& path, std::string_view text, bool e
 /// Regular files below a folder, as paths relative to it with '/', sorted. `enter` decides which folders (by relative path) to go
 /// into; symbolic links to folders are not followed.
 Expected<std::vector<std::string>> walk(const std::string& folder, const std::function<bool(const std::string&)>& enter = nullptr);
+
+/// While it lives, Ctrl-C and requests to end wait: what belongs together is written whole. Nests.
+class Uninterrupted {
+ public:
+  Uninterrupted();
+  ~Uninterrupted();
+  Uninterrupted(const Uninterrupted&) = delete;
+  Uninterrupted& operator=(const Uninterrupted&) = delete;
+
+ private:
+  sigset_t before_;
+};
 
 bool is_file(const std::string& path);
 bool is_directory(const std::string& path);

@@ -2,8 +2,10 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <set>
 
 namespace shardwright::cli {
 
@@ -51,7 +53,69 @@ void end_progress() {
 void warn(const support::Diagnostic& d, const support::SourceManager& sm, const Common& c) {
   if (c.quiet && d.severity != support::Severity::Error) return;
   end_progress();
-  std::fprintf(stderr, "%s\n", support::render(d, sm, use_color(c)).c_str());
+  std::fputs(support::render(d, sm, use_color(c)).c_str(), stderr);
+}
+
+void warn_missing(const model::Trace& t, const support::SourceManager& sm, const Common& c) {
+  std::set<std::string> said;
+  for (const auto& i : t.incomplete) {
+    // "call of …: module 'x' is not found": what matters is the last part; each once, at its first use.
+    std::size_t at = i.why.find("module '");
+    if (at == std::string::npos || i.why.find("is not found", at) == std::string::npos) at = i.why.find("cannot import name '");
+    if (at == std::string::npos || !said.insert(i.why.substr(at)).second) continue;
+    warn({support::Severity::Warning, "import", i.range, i.why.substr(at) + ", but the model uses it here: this part is not followed and stays as it is. Give its folder with --python-path, or install it", {}, {}}, sm, c);
+  }
+}
+
+std::string nearest_of(const std::string& word, const std::vector<std::string>& known) {
+  std::string best;
+  std::size_t least = std::max<std::size_t>(2, word.size() / 3) + 1;
+  for (const auto& k : known) {
+    std::vector<std::size_t> row(k.size() + 1);
+    for (std::size_t j = 0; j < row.size(); ++j) row[j] = j;
+    for (std::size_t i = 1; i <= word.size(); ++i) {
+      std::size_t diagonal = row[0];
+      row[0] = i;
+      for (std::size_t j = 1; j <= k.size(); ++j) {
+        const std::size_t above = row[j];
+        row[j] = std::min({row[j] + 1, row[j - 1] + 1, diagonal + (word[i - 1] == k[j - 1] ? 0 : 1)});
+        diagonal = above;
+      }
+    }
+    if (row.back() < least) least = row.back(), best = k;
+  }
+  return best;
+}
+
+int usage_error(const CLI::App& app, const CLI::ParseError& e, int argc, char** argv) {
+  const CLI::App* at = &app;
+  bool json = false;
+  for (int i = 1; i < argc; ++i) json = json || std::string(argv[i]) == "--json";
+  for (const CLI::App* s : app.get_subcommands([](const CLI::App*) { return true; }))
+    if (argc > 1 && s->get_name() == argv[1]) at = s;
+  std::string message = e.what(), hint;
+  for (auto& c : message)
+    if (c == '\n') c = ' ';
+  std::vector<std::string> known;
+  for (const CLI::Option* o : at->get_options())
+    for (const auto& n : o->get_lnames()) known.push_back("--" + n);
+  if (at == &app)
+    for (const CLI::App* s : app.get_subcommands([](const CLI::App*) { return true; })) known.push_back(s->get_name());
+  for (int i = 1; i < argc && dynamic_cast<const CLI::ExtrasError*>(&e); ++i) {
+    const std::string word = std::string(argv[i]).substr(0, std::string(argv[i]).find('='));
+    if (message.find(word) == std::string::npos || std::find(known.begin(), known.end(), word) != known.end()) continue;
+    if (auto near = nearest_of(word, known); !near.empty()) hint = " (did you mean " + near + "?)";
+    break;
+  }
+  if (argc > 1 && at == &app && argv[1][0] != '-') {
+    message = "'" + std::string(argv[1]) + "' is no command";
+    const auto near = nearest_of(argv[1], known);
+    hint = near.empty() ? "" : " (did you mean " + near + "?)";
+  }
+  message += hint + "; see shardwright " + (at == &app ? "" : at->get_name() + " ") + "--help";
+  Common c;
+  c.json = json;
+  return report(support::failure(message, {}, "usage"), support::SourceManager{}, c);
 }
 
 int report(const support::Diagnostic& d, const support::SourceManager& sm, const Common& c) {

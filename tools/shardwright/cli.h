@@ -31,6 +31,12 @@ void end_progress();
 int report(const support::Diagnostic& d, const support::SourceManager& sm, const Common& c);
 void warn(const support::Diagnostic& d, const support::SourceManager& sm, const Common& c);
 
+/// What the model uses and no import gave: a warning each, because all it touches is not followed.
+void warn_missing(const model::Trace& t, const support::SourceManager& sm, const Common& c);
+
+/// A command line that does not parse: one message like any other error, with the nearest option or command.
+int usage_error(const CLI::App& app, const CLI::ParseError& e, int argc, char** argv);
+
 // Each subcommand: registers itself; the returned function runs it.
 using Run = std::function<int()>;
 Run add_tree(CLI::App& app);

@@ -26,6 +26,7 @@ int run(Options& o, const CLI::App& app) {
   end_progress();
   if (!done) return report(done.error(), sm, o);
   const auto& a = *done->analysis;
+  warn_missing(a.traced->trace, sm, o);
   for (const auto& w : a.warnings) warn(w, sm, o);
   for (const auto& w : a.plan.warnings) warn({support::Severity::Warning, "plan", {}, w, {}, {}}, sm, o);
   for (const auto& f : a.plan.fallbacks) warn({support::Severity::Warning, "fallback", {}, (f.where.empty() ? "" : f.where + ": ") + (f.module.empty() ? "" : f.module + ": ") + f.reason, {}, {}}, sm, o);

@@ -23,7 +23,7 @@ int run(Options& o) {
       std::string known;
       for (const auto& f : rules::embedded_files())
         if (f.path.substr(0, 5) == "lint/") known += (known.empty() ? "" : ", ") + std::string(f.path.substr(5, f.path.size() - 10));
-      return report(support::failure("there is no code '" + o.code + "'; there are: " + known, {}, "usage"), sm, o);
+      return report(support::failure("there is no code '" + o.code + "'; " + (known.empty() ? "this version has none, expected --rule NAME" : "there are: " + known), {}, "usage"), sm, o);
     }
     fmt::print("{}", *text);
     return kDone;

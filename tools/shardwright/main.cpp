@@ -36,8 +36,8 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
-    int code = app.exit(e);
-    return code == 0 ? cli::kDone : cli::kBadInput;
+    if (e.get_exit_code() == 0) return app.exit(e);  // --help, --version
+    return cli::usage_error(app, e, argc, argv);
   }
   try {
     for (auto& [sub, run] : commands)

@@ -36,6 +36,7 @@ int run(Options& o) {
   else if (o.format == "mermaid") fmt::print("{}", report::to_mermaid(root, o.depth));
   else if (o.format == "dot") fmt::print("{}", report::to_dot(root, o.depth));
   else fmt::print("{}", report::to_text(root, {o.color == "always" || (o.color == "auto" && ::isatty(1)), o.depth, o.unfolded}));
+  warn_missing(t, sm, o);
   for (const auto& i : t.incomplete) {
     if (!o.verbose) break;
     warn({support::Severity::Note, "incomplete", i.range, i.why, {}, {}}, sm, o);

@@ -38,6 +38,18 @@ def load(path, name):
     return module
 
 
+class Received(torch.autograd.Function):
+    """What the runtime hands to a stage: no leaf, so that it may be changed in place."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.detach()
+
+    @staticmethod
+    def backward(ctx, g):
+        return g
+
+
 def flat(x):
     if torch.is_tensor(x):
         return [x]
@@ -177,7 +189,7 @@ def run_partition(model, part, original, state, inputs, expected, grads, train):
                     t2.requires_grad_()
                 leaves.append(t2)
             pending.append((received, leaves))
-            stage.set_input_tensor(tuple(leaves))
+            stage.set_input_tensor(tuple(Received.apply(t) if t.requires_grad else t for t in leaves))
         torch.manual_seed(7 + k)
         out = stage(**given) if k or not model.report.get("positional") else stage(*given.values())
         if k + 1 < len(stages):

@@ -126,6 +126,22 @@ def bench_lines(d):
     return rows
 
 
+def build_of(binary):
+    """How the program was built, where its build folder tells: figures of an unoptimised one are no figures of the program."""
+    cache = Path(binary).resolve().parent.parent / "CMakeCache.txt"
+    if not cache.exists():
+        return "build unknown"
+    values = dict(re.findall(r"^(CMAKE_\w+):\w+=(.*)$", cache.read_text(), flags=re.M))
+    kind = values.get("CMAKE_BUILD_TYPE", "")
+    return " ".join(["built as", kind or "no type", values.get("CMAKE_CXX_FLAGS", ""), values.get("CMAKE_CXX_FLAGS_" + kind.upper(), "")]).replace("  ", " ").strip()
+
+
+def stamp(command, binary, when=None):
+    when = (when or datetime.datetime.now()).strftime("%Y-%m-%d %H:%M")
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
+    return f"`{command}`, {when}, commit {commit}, {platform.machine()}, {os.cpu_count()} cores; program {build_of(binary)}."
+
+
 def old_sections():
     """{part: text} of the file as it is."""
     if not OUT.exists():
@@ -158,9 +174,7 @@ def main():
             command, good, text = getattr(Part(a, out), part)()
         if not good:
             failed.append(part)
-        when = datetime.datetime.now().strftime("%Y-%m-%d %H:%M")
-        commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
-        sections[part] = "\n".join([f"`{command}`, {when}, commit {commit}, {platform.machine()}, {os.cpu_count()} cores.", "", *text])
+        sections[part] = "\n".join([stamp(command, a.binary), "", *text])
         write(sections)
     print(f"\n{len(a.parts) - len(failed)} passed, {len(failed)} failed" + (f": {', '.join(failed)}" if failed else ""))
     return 1 if failed else 0

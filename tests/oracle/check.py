@@ -41,10 +41,9 @@ def said(plan):
 def axes(expected, plan, explained):
     """Texts of what is wrong, number of explained differences. An explanation with `seen` holds only where the plan says so."""
     found, _ = compare_oracle.compare(expected, plan["sharding"])
-    explained = [e for e in explained if "seen" not in e or e["seen"] in said(plan)]
     used, wrong = set(), []
     for kind, names, text in found:
-        why = next((i for i, e in enumerate(explained) if i not in used and e["kind"] == kind and any(fnmatch.fnmatch(n, e["parameters"]) for n in names)), None)
+        why = next((i for i, e in enumerate(explained) if i not in used and e["kind"] == kind and e.get("seen", "") in said(plan) and any(fnmatch.fnmatch(n, e["parameters"]) for n in names)), None)
         if why is None:
             wrong.append(f"unexplained {kind}: {text}")
         else:

@@ -142,7 +142,7 @@ void fill_torch(Domain& d, ModuleObj& m) {
   Interpreter& in = d.in;
   NameMap& names = m.env.vars;
   for (auto& [type, value] : d.dtype_objects) names.set(std::string(model::torch_name(type)).substr(6), value);
-  for (auto [alias, type] : std::initializer_list<std::pair<const char*, DType>>{{"float", DType::F32}, {"double", DType::F64}, {"half", DType::F16}, {"long", DType::I64}, {"int", DType::I32}, {"short", DType::I16}, {"cfloat", DType::C64}, {"cdouble", DType::C128}, {"chalf", DType::C64}, {"uint16", DType::I16}, {"uint32", DType::I32}, {"uint64", DType::I64}, {"float8_e4m3fn", DType::I8}, {"float8_e5m2", DType::I8}})
+  for (auto [alias, type] : std::initializer_list<std::pair<const char*, DType>>{{"float", DType::F32}, {"double", DType::F64}, {"half", DType::F16}, {"long", DType::I64}, {"int", DType::I32}, {"short", DType::I16}, {"cfloat", DType::C64}, {"cdouble", DType::C128}, {"chalf", DType::C64}, {"complex32", DType::C64}, {"uint16", DType::I16}, {"uint32", DType::I32}, {"uint64", DType::I64}, {"float8_e4m3fn", DType::I8}, {"float8_e5m2", DType::I8}})
     names.set(alias, d.dtype_objects.at(type));
   names.set("Tensor", d.tensor_class);
   names.set("Size", d.size_class);

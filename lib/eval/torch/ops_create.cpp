@@ -336,6 +336,38 @@ Value fftshift(Call& c) {
   return c.d.wrap(c.d.keep(c, t, whole, {c.d.tensor(t).dtype})[0]);
 }
 
+/// Of numbers that are known: schedules and stage widths are computed with it.
+Value unique(Call& c) {
+  TensorId t = c.tensor("input");
+  const Values* known = c.d.known(t);
+  if (!known || c.has("dim")) return c.in.unknown("the size of the result of " + c.name + " depends on data", c.info.call);
+  const Values source = *known;
+  Values values = source;
+  std::sort(values.begin(), values.end());
+  values.erase(std::unique(values.begin(), values.end()), values.end());
+  Values inverse, counts(values.size(), 0);
+  for (double x : source) {
+    auto at = std::lower_bound(values.begin(), values.end(), x) - values.begin();
+    inverse.push_back(static_cast<double>(at));
+    counts[static_cast<std::size_t>(at)] += 1;
+  }
+  std::vector<Value> out;
+  auto result = [&](Shape shape, DType type, Values v) {
+    Build b = c.build(Prim::Opaque);
+    b.operand(t, "input", c.expr("input"));
+    b.op.note = "unique values";
+    b.gradient = false;
+    TensorId r = b.done({{std::move(shape), type, {}}})[0];
+    c.d.know(r, std::move(v));
+    out.push_back(c.d.wrap(r));
+  };
+  std::int64_t n = static_cast<std::int64_t>(values.size());
+  result({n}, c.d.tensor(t).dtype, values);
+  if (c.flag("return_inverse", false)) result(c.d.shape(t), DType::I64, inverse);
+  if (c.flag("return_counts", false)) result({n}, DType::I64, counts);
+  return out.size() == 1 ? out[0] : c.in.tuple(std::move(out));
+}
+
 Value fftfreq(Call& c) {
   auto n = c.d.integer(c.arg("n"));
   if (!n) return unknown_size(c);
@@ -351,7 +383,7 @@ Value fftfreq(Call& c) {
 }  // namespace
 
 Table create_functions() {
-  return {{"create", create}, {"full", full}, {"randint", randint}, {"arange", arange}, {"linspace", linspace}, {"eye", eye}, {"tensor", tensor}, {"randperm", randperm}, {"like", like}, {"new", new_like}, {"new_full", new_full}, {"new_tensor", new_tensor}, {"triangle_indices", triangle_indices}, {"window", window}, {"fft", fft}, {"fftshift", fftshift}, {"fftfreq", fftfreq}};
+  return {{"create", create}, {"full", full}, {"randint", randint}, {"arange", arange}, {"linspace", linspace}, {"eye", eye}, {"tensor", tensor}, {"randperm", randperm}, {"like", like}, {"new", new_like}, {"new_full", new_full}, {"new_tensor", new_tensor}, {"triangle_indices", triangle_indices}, {"unique", unique}, {"window", window}, {"fft", fft}, {"fftshift", fftshift}, {"fftfreq", fftfreq}};
 }
 
 }  // namespace shardwright::eval::torch

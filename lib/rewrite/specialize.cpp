@@ -65,7 +65,7 @@ struct Owner {
 };
 using Key = std::pair<int, int>;  // (0, module) | (1, frame) | (2, 0): the build expression
 
-using Edit = std::tuple<int, std::string, std::string, std::string>;
+using Edit = EditKey;
 Edit edit_of(const Verdict& v) { return {static_cast<int>(v.kind), v.text, v.prefix, v.suffix}; }
 
 class Specializer {
@@ -170,16 +170,20 @@ class Specializer {
     if (auto it = clones_of_.find(source); it != clones_of_.end()) family.insert(family.end(), it->second.begin(), it->second.end());
     std::vector<FrameId> frames;
     for (ModuleId each : family) frames.insert(frames.end(), frames_of_[static_cast<std::size_t>(each)].begin(), frames_of_[static_cast<std::size_t>(each)].end());
-    v.verdicts = merge(frames);
+    merge(frames, v);
     for (const auto& s : edits_.init_statements)
       if (s.module == m) v.init.push_back(&s);
     v.redirects = redirects({0, source}, k, sliced);
-    if (!v.sliced && m != 0 && v.verdicts.empty() && v.redirects.empty() && v.init.empty()) return -1;
+    if (!v.sliced && m != 0 && v.verdicts.empty() && unchanged(v.redirects) && v.init.empty()) return -1;
     for (const auto* c : mod.mro)
       if (const Container* b = containers_.find(c->module, c->range); b && std::find(v.chain.begin(), v.chain.end(), b) == v.chain.end()) v.chain.push_back(b);
     // Bases above the last one that is edited keep their text.
     while (v.chain.size() > 1 && !touches(v, *v.chain.back())) v.chain.pop_back();
     return instance_memo_[memo] = intern(std::move(v));
+  }
+
+  static bool unchanged(const std::vector<Redirect>& list) {
+    return std::all_of(list.begin(), list.end(), [](const Redirect& r) { return r.variant < 0 && r.exceptions.empty(); });
   }
 
   bool touches(const Variant& v, const Container& c) const {
@@ -189,7 +193,7 @@ class Specializer {
     for (const auto* w : v.verdicts)
       if (c.range.contains(w->range)) return true;
     for (const auto& r : v.redirects)
-      if (c.range.contains(r.call->range)) return true;
+      if (c.range.contains(r.call->range) && (r.variant >= 0 || !r.exceptions.empty())) return true;
     return false;
   }
 
@@ -202,19 +206,17 @@ class Specializer {
     v.container = container(trace_.frame(f).function);
     if (v.container == nullptr) return -1;
     v.chain = {v.container};
-    v.verdicts = merge(frames_under_[f]);
+    merge(frames_under_[f], v);
     v.redirects = redirects({1, f}, k, stage_specific);
-    if (v.verdicts.empty() && v.redirects.empty()) return -1;
+    if (v.verdicts.empty() && unchanged(v.redirects)) return -1;
     for (const auto& r : v.redirects)
       if (r.variant >= 0 && variants_[static_cast<std::size_t>(r.variant)].stage >= 0) v.stage = k;
     return frame_memo_[memo] = intern(std::move(v));
   }
 
   // The verdicts of several frames of one unit; places about which they disagree are refused.
-  std::vector<const Verdict*> merge(const std::vector<FrameId>& frames) {
-    struct Place { std::set<Edit> edits; FrameId first = -1; const Verdict* any = nullptr; };
-    std::map<Range, Place, RangeLess> places;
-    std::vector<const Verdict*> out;
+  void merge(const std::vector<FrameId>& frames, Variant& v) {
+    std::map<Range, const Verdict*, RangeLess> first;
     for (FrameId f : frames) {
       std::map<Range, std::vector<const Verdict*>, RangeLess> mine;
       for (const Verdict* w : verdicts_[static_cast<std::size_t>(f)]) mine[w->range].push_back(w);
@@ -222,21 +224,19 @@ class Specializer {
         std::set<Edit> edits;
         for (const Verdict* w : list)
           if (w->kind != Verdict::Keep) edits.insert(edit_of(*w));
-        auto [it, fresh] = places.try_emplace(range);
+        auto [it, fresh] = v.places.try_emplace(range, edits);
         if (fresh) {
-          it->second = {edits, f, list.front()};
+          first[range] = list.front();
           std::set<Edit> seen;
           for (const Verdict* w : list)
-            if (w->kind != Verdict::Keep && seen.insert(edit_of(*w)).second) out.push_back(w);
-        } else if (it->second.edits != edits) {
-          int axis = -1;
+            if (w->kind != Verdict::Keep && seen.insert(edit_of(*w)).second) v.verdicts.push_back(w);
+        } else if (it->second != edits) {
+          int axis = first[range]->axis;
           for (const Verdict* w : list) axis = std::max(axis, w->axis);
-          axis = std::max(axis, it->second.any->axis);
-          out_.refusals.push_back({axis, range, "this place needs two different forms in calls of one object (" + it->second.any->why + " / " + list.front()->why + ")"});
+          out_.refusals.push_back({axis, range, "this place needs two different forms in calls of one object (" + first[range]->why + " / " + list.front()->why + ")"});
         }
       }
     }
-    return out;
   }
 
   std::vector<Redirect> redirects(const Key& key, int k, bool stage_specific) {
@@ -277,7 +277,6 @@ class Specializer {
     for (auto& [range, s] : sites) {
       std::map<int, int> count;
       for (const auto& h : s.hits) ++count[h.variant];
-      if (count.size() == 1 && count.begin()->first < 0) continue;
       Redirect r;
       r.call = s.call;
       r.partial = s.partial;
@@ -319,24 +318,35 @@ class Specializer {
   }
   void refuse_site(const Range& r, const program::Expr*, std::string why) { out_.refusals.push_back({-1, r, std::move(why)}); }
 
+  /// Can one text serve both? They must not contradict each other at any place or constructor call that both ran.
+  static bool compatible(const Variant& a, const Variant& b) {
+    if (a.container != b.container || a.stage != b.stage || a.sliced || b.sliced || a.init.size() != b.init.size()) return false;
+    for (std::size_t i = 0; i < a.init.size(); ++i)
+      if (a.init[i]->text != b.init[i]->text) return false;
+    for (const auto& [range, edits] : a.places)
+      if (auto it = b.places.find(range); it != b.places.end() && it->second != edits) return false;
+    for (const auto& r : a.redirects)
+      for (const auto& q : b.redirects)
+        if (r.call == q.call && (r.variant != q.variant || r.exceptions != q.exceptions || r.partial != q.partial)) return false;
+    return true;
+  }
+
   int intern(Variant v) {
-    std::string key = std::to_string(reinterpret_cast<std::uintptr_t>(v.container)) + "|" + std::to_string(v.stage) + "|" + (v.sliced ? std::to_string(v.module) : "");
-    for (const auto* c : v.chain) key += "," + std::to_string(reinterpret_cast<std::uintptr_t>(c));
-    std::vector<std::string> parts;
-    for (const auto* w : v.verdicts)
-      parts.push_back(std::to_string(w->range.file) + ":" + std::to_string(w->range.begin) + "-" + std::to_string(w->range.end) + "=" + std::to_string(w->kind) + w->text + "\1" + w->prefix + "\1" + w->suffix);
-    for (const auto& r : v.redirects) {
-      std::string p = "@" + std::to_string(r.call->range.file) + ":" + std::to_string(r.call->range.begin) + ">" + std::to_string(r.variant);
-      for (auto [i, w] : r.exceptions) p += ";" + std::to_string(i) + ":" + std::to_string(w);
-      parts.push_back(p);
+    for (auto& known : variants_) {
+      if (!compatible(known, v)) continue;
+      for (const auto* w : v.verdicts) {
+        const bool there = std::any_of(known.verdicts.begin(), known.verdicts.end(), [&](const Verdict* o) { return o->range == w->range && edit_of(*o) == edit_of(*w); });
+        if (!there) known.verdicts.push_back(w);
+      }
+      known.places.insert(v.places.begin(), v.places.end());
+      for (auto& r : v.redirects)
+        if (std::none_of(known.redirects.begin(), known.redirects.end(), [&](const Redirect& o) { return o.call == r.call; })) known.redirects.push_back(std::move(r));
+      if (v.chain.size() > known.chain.size()) known.chain = std::move(v.chain);
+      return known.id;
     }
-    for (const auto* s : v.init) parts.push_back("+" + s->text);
-    std::sort(parts.begin(), parts.end());
-    for (const auto& p : parts) key += "\n" + p;
-    if (auto it = interned_.find(key); it != interned_.end()) return it->second;
     v.id = static_cast<int>(variants_.size());
     variants_.push_back(std::move(v));
-    return interned_[key] = variants_.back().id;
+    return variants_.back().id;
   }
 
   void name() {
@@ -445,7 +455,6 @@ class Specializer {
   std::map<int, std::vector<ModuleId>> partials_;
   std::map<std::pair<ModuleId, int>, int> instance_memo_;
   std::map<std::pair<FrameId, int>, int> frame_memo_;
-  std::map<std::string, int> interned_;
   std::vector<Variant> variants_;
   Specialized out_;
 };

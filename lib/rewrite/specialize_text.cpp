@@ -118,6 +118,7 @@ class Printer {
   }
 
   void redirect(DefinitionEdits& edits, const Redirect& r, const std::vector<Stmt*>& body) {
+    if (r.variant < 0 && r.exceptions.empty()) return;  // the original serves
     const Expr* callee = r.call->kids[0];
     std::string name = r.variant >= 0 ? refer(r.variant) : std::string(sources_.text(callee->range));
     if (!r.exceptions.empty()) {

@@ -3,6 +3,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "rewrite/rewrite.h"
@@ -37,8 +38,14 @@ struct Redirect {
   int clause = 0;
 };
 
+/// What a verdict does, for comparing: kind, text, prefix, suffix.
+using EditKey = std::tuple<int, std::string, std::string, std::string>;
+
 struct Variant {
   int id = -1;
+  /// Every place that a frame had a verdict on, with the edits there (none: it stays). Two variants that agree on the places
+  /// they share can be one: a place that a frame never ran is nobody's concern.
+  std::map<Range, std::set<EditKey>, RangeLess> places;
   const Container* container = nullptr;         ///< of the class itself, or of the function
   std::vector<const Container*> chain;          ///< definitions that need a text of their own, the class first, then bases
   ModuleId module = -1;                         ///< an instance of it (−1: a free function)

@@ -100,7 +100,11 @@ support::Expected<std::unique_ptr<Analysis>> analyse(const ModelRequest& request
     if (have_pins && round == 0) a.sharding = sharding::place(t, so, plan::split_axes(pins));
     else a.sharding = sharding::analyse(t, so, a.other ? &a.other->trace : nullptr);
     if (have_pins && round == 0)
-      if (auto ok = plan::fits(pins, t, a.sharding); !ok) return ok.error();
+      if (auto ok = plan::fits(pins, t, a.sharding); !ok) {
+        support::Diagnostic d = ok.error();
+        d.message = want.plan_file + " does not fit this source: " + d.message + ". Make it again with `shardwright plan … -o " + want.plan_file + "`, or leave --plan out";
+        return d;
+      }
     a.edits = rewrite::tp_edits(t, a.sharding, sm, *a.rules);
 
     std::vector<rewrite::Refusal> refusals = a.edits.refusals;

@@ -99,6 +99,8 @@ Value conv(Call& c) {
   }
   b.op.out = {io};
   b.op.flops = flops;
+  // One group a channel: on part of the channels the number of groups is another.
+  if (depthwise) b.op.size_args.push_back({model::SizeArg::Dim, static_cast<int>(ch), {groups}, {c.arg("groups").sym()}, c.expr("groups")});
   return d.wrap(b.done({out})[0]);
 }
 

@@ -195,19 +195,27 @@ void Assembler::place(int index) {
 
 support::Expected<std::vector<File>> Assembler::files() {
   for (std::size_t i = 0; i < spec_.definitions.size(); ++i) place(static_cast<int>(i));
+  // A name has one meaning in a file: where one definition constructs the generated class, the others' annotations and
+  // isinstance tests speak of that one too.
+  std::map<std::string, std::map<std::string, int>> refs_of_file;
+  for (std::size_t i = 0; i < spec_.definitions.size(); ++i) refs_of_file[path_of_[i]].insert(spec_.definitions[i].refs.begin(), spec_.definitions[i].refs.end());
   for (std::size_t i = 0; i < spec_.definitions.size(); ++i) {
     const auto& d = spec_.definitions[i];
     Unit& u = unit(path_of_[i], d.origin);
     program::Arena arena;
     support::Diagnostics diags;
     const program::Module* parsed = loader_.parse("generated." + d.name, "<generated " + d.name + ">", d.text);
-    if (!parsed->syntax_errors.empty())
-      return support::failure("the generated text of " + d.name + " is not valid Python at " + sources_.describe(parsed->syntax_errors.front()) +
+    if (!parsed->syntax_errors.empty()) {
+      support::Diagnostic bad = support::failure("the generated text of " + d.name + " is not valid Python at " + sources_.describe(parsed->syntax_errors.front()) +
                               ": a fault of the generator, please report it", d.range, "internal");
+      bad.notes.push_back({{}, d.text});
+      return bad;
+    }
     program::NameSet reads;
     for (const auto* s : parsed->body) program::names_read(s, reads);
     for (const auto& n : reads.names()) {
-      if (auto r = d.refs.find(n); r != d.refs.end()) {
+      const auto& refs = refs_of_file[u.path];
+      if (auto r = refs.find(n); r != refs.end()) {
         const std::string& target = path_of_[static_cast<std::size_t>(r->second)];
         if (target != u.path) u.relative[target].insert(n);
         continue;

@@ -4,6 +4,7 @@
 //   specialize   groups module instances by the edits they need into as few class variants as possible
 // docs/generation.md is the design.
 #pragma once
+#include <concepts>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -76,7 +77,26 @@ struct TpEdits {
 TpEdits tp_edits(const model::Trace&, const sharding::Result&, const support::SourceManager&, const rules::Database&);
 
 /// Text of a source range with all TP edits of the current variant applied (and child classes renamed).
-using Render = std::function<std::string(Range)>;
+/// With replacements: what lies in their ranges is theirs, edits around them (a wrap of a call whose arguments are replaced) stay.
+class Render {
+ public:
+  using Replacements = std::vector<std::pair<Range, std::string>>;
+  Render() = default;
+  template <class F>
+    requires std::invocable<F&, Range, const Replacements&>
+  Render(F f) : full_(std::move(f)) {}  // NOLINT: implicit on purpose
+  template <class F>
+    requires(std::invocable<F&, Range> && !std::invocable<F&, Range, const Replacements&> && !std::same_as<std::remove_cvref_t<F>, Render>)
+  Render(F f) : plain_(std::move(f)) {}  // NOLINT: implicit on purpose
+  std::string operator()(Range r) const { return full_ ? full_(r, {}) : plain_(r); }
+  std::string operator()(Range r, const Replacements& with) const { return full_(r, with); }
+  /// Can it place replacements itself? (A plain function of ranges cannot: the text around them is printed piece by piece.)
+  bool places() const { return static_cast<bool>(full_); }
+
+ private:
+  std::function<std::string(Range, const Replacements&)> full_;
+  std::function<std::string(Range)> plain_;
+};
 
 /// One stage's interface.
 struct StageInterface {

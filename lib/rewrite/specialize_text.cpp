@@ -28,10 +28,16 @@ class DefinitionEdits {
     std::erase_if(entries_, [&](const Entry& x) { return r.begin <= x.begin && x.end <= r.end; });
     replace(r, std::move(text));
   }
-  support::Expected<std::string> apply(Range r) const {
+  support::Expected<std::string> apply(Range r, const Render::Replacements& with = {}) const {
     support::Edits edits;
-    for (const auto& x : entries_)
-      if (r.begin <= x.begin && x.end <= r.end) x.put(edits, r.begin);
+    for (const auto& x : entries_) {
+      if (x.begin < r.begin || x.end > r.end) continue;
+      const bool replaced = std::any_of(with.begin(), with.end(), [&](const auto& w) {
+        return w.first.begin <= x.begin && x.end <= w.first.end && w.first.begin != w.first.end;
+      });
+      if (!replaced) x.put(edits, r.begin);
+    }
+    for (const auto& [range, text] : with) edits.replace(moved(range, r.begin), text);
     edits.remove_duplicates();
     return edits.apply(file_.substr(r.begin, r.end - r.begin));
   }
@@ -237,8 +243,8 @@ Printed print_definition(const Variant& v, const Container& c, const std::vector
   support::Range whole = c.range;
   if (v.sliced && stages) {
     std::string refused;
-    Render render = [&](Range r) {
-      auto t = edits.apply(r);
+    Render render = [&](Range r, const Render::Replacements& with) {
+      auto t = edits.apply(r, with);
       if (!t) { refused = t.error().message; return std::string(); }
       return *t;
     };

@@ -337,10 +337,8 @@ class Writer {
         }
       // The arguments between the parentheses.
       const Range all{b.call->range.file, b.call->kids[0]->outer.end, b.call->range.end};
-      const Around outer = around(b.call, e);
       std::erase_if(e, [&](const Edit& x) { return all.contains(x.range); });
-      e.push_back({all, fmt::format("({}){}", fmt::join(args, ", "), outer.suffix)});
-      if (!outer.prefix.empty()) e.push_back({{all.file, b.call->range.begin, b.call->range.begin}, outer.prefix});
+      e.push_back({all, fmt::format("({})", fmt::join(args, ", "))});
     }
     return e;
   }

@@ -7,7 +7,7 @@
 
 namespace shardwright::rewrite::stage {
 
-using RenderText = std::function<std::string(Range)>;
+using RenderText = Render;
 
 /// What the text of a method uses beyond the original's names.
 struct Uses {

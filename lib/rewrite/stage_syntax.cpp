@@ -189,12 +189,22 @@ bool is_identifier(const std::string& s) {
 
 // ---- text ------------------------------------------------------------------------------------------------------------------
 
-std::string with_edits(Range whole, std::vector<Edit> edits, const std::function<std::string(Range)>& render) {
+std::string with_edits(Range whole, std::vector<Edit> edits, const Render& render) {
   std::erase_if(edits, [&](const Edit& e) { return !whole.contains(e.range); });
   std::stable_sort(edits.begin(), edits.end(), [](const Edit& a, const Edit& b) {
     return a.range.begin != b.range.begin ? a.range.begin < b.range.begin : a.range.end > b.range.end;
   });
   if (edits.empty()) return render(whole);
+  if (render.places()) {
+    Render::Replacements list;
+    std::uint32_t end = whole.begin;
+    for (const Edit& e : edits) {
+      if (e.range.begin < end) continue;  // inside an earlier, larger edit
+      list.emplace_back(e.range, e.text);
+      end = e.range.end;
+    }
+    return render(whole, list);
+  }
   std::string out;
   std::uint32_t at = whole.begin;
   for (const Edit& e : edits) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "program/program.h"
+#include "rewrite/rewrite.h"
 #include "support/source.h"
 
 namespace shardwright::rewrite::stage {
@@ -74,7 +75,7 @@ struct Edit {
 };
 
 /// Text of a range: `render` for what is between the edits. Edits outside the range are ignored.
-std::string with_edits(Range whole, std::vector<Edit> edits, const std::function<std::string(Range)>& render);
+std::string with_edits(Range whole, std::vector<Edit> edits, const Render& render);
 
 /// The layout around statements: own-line comments above, comment behind, indentation.
 class Layout {

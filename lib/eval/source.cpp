@@ -13,50 +13,59 @@ const program::Module* PythonSource::parse(const std::string& dotted, const std:
   return python::parse(sources_, id, arena_, diagnostics_);
 }
 
-const std::string& PythonSource::text_of(const std::string& path) {
-  auto it = texts_.find(path);
-  if (it == texts_.end()) {
-    auto t = files_.read(path);
-    it = texts_.emplace(path, t ? std::move(*t) : std::string()).first;
-  }
-  return it->second;
-}
-
 namespace {
 
-/// Whether the text could bind `word` at its top level or list it: not just use it.
-bool could_define(const std::string& text, std::string_view word) {
-  auto ident = [](char c) { return isalnum(static_cast<unsigned char>(c)) || c == '_'; };
-  const bool quoted = !word.empty() && (word[0] == '\'' || word[0] == '"');
-  for (std::size_t p = text.find(word); p != std::string::npos; p = text.find(word, p + 1)) {
-    if (quoted) return true;
-    const std::size_t e = p + word.size();
-    if ((p > 0 && ident(text[p - 1])) || (e < text.size() && ident(text[e]))) continue;
-    if (p == 0 || text[p - 1] == '\'' || text[p - 1] == '"' || text[p - 1] == '\n') return true;
+bool ident(char c) { return isalnum(static_cast<unsigned char>(c)) || c == '_'; }
+
+/// The words that the text could bind at its top level or list (in __all__, say), and 'quoted' ones: not those it only uses.
+void definable(const std::string& text, std::unordered_set<std::string>& out) {
+  std::string_view last;  // the word before, for class, def, import, as
+  for (std::size_t p = 0; p < text.size();) {
+    if (!ident(text[p])) { ++p; continue; }
+    std::size_t e = p;
+    while (e < text.size() && ident(text[e])) ++e;
+    std::string_view word = std::string_view(text).substr(p, e - p);
     std::size_t b = p;
     while (b > 0 && (text[b - 1] == ' ' || text[b - 1] == '\t')) --b;
-    auto before = [&](std::string_view w) { return b >= w.size() && std::string_view(text).substr(b - w.size(), w.size()) == w; };
-    if (b == 0 || before("\n") || before("class") || before("def") || before("import") || before("as") || before(",") || before("(")) return true;
+    const char before = b == 0 ? '\n' : text[b - 1], left = p == 0 ? '\n' : text[p - 1];
+    const bool after_word = b > 0 && ident(before) && (last == "class" || last == "def" || last == "import" || last == "as");
+    if (left == '\'' || left == '"') {
+      out.emplace(word);
+      if (e < text.size() && text[e] == left) out.insert("'" + std::string(word) + "'");
+    } else if (after_word || before == '\n' || before == ',' || before == '(') {
+      out.emplace(word);
+    }
+    last = word;
+    p = e;
   }
-  return false;
 }
 
 }  // namespace
 
-bool PythonSource::mentions(const std::string& dotted, std::string_view word) {
-  const python::ModuleLocation& at = loader_.locate(dotted);
-  if (at.kind == python::ModuleLocation::Source && could_define(text_of(at.path), word)) return true;
-  if (!at.is_package()) return false;
-  const std::vector<std::string> folders = at.folders;
-  for (const auto& folder : folders)
+/// One pass over each file, kept: packages ask for hundreds of names.
+const std::unordered_set<std::string>& PythonSource::words(const std::string& dotted) {
+  auto it = words_.find(dotted);
+  if (it != words_.end()) return it->second;
+  auto& out = words_[dotted];
+  const python::ModuleLocation at = loader_.locate(dotted);
+  auto read = [&](const std::string& path) { if (auto t = files_.read(path)) definable(*t, out); };
+  if (at.kind == python::ModuleLocation::Source) read(at.path);
+  for (const auto& folder : at.folders)
     for (const auto& name : files_.list(folder)) {
       if (name.size() > 3 && name.compare(name.size() - 3, 3, ".py") == 0) {
-        if (could_define(text_of(folder + "/" + name), word)) return true;
+        if (name != "__init__.py") read(folder + "/" + name);
       } else if (name.find('.') == std::string::npos && name[0] != '_' && files_.is_file(folder + "/" + name + "/__init__.py")) {
-        if (mentions(dotted + "." + name, word)) return true;
+        const auto& inner = words(dotted + "." + name);
+        out.insert(inner.begin(), inner.end());
       }
     }
-  return false;
+  return out;
+}
+
+bool PythonSource::mentions(const std::string& dotted, std::string_view word) {
+  std::string w(word);
+  if (!w.empty() && w[0] == '"') w.front() = w.back() = '\'';
+  return words(dotted).count(w) != 0;
 }
 
 }  // namespace shardwright::eval

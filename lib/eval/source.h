@@ -3,6 +3,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "eval/interpreter.h"
@@ -22,13 +23,13 @@ class PythonSource final : public ModuleSource {
   const support::Diagnostics& diagnostics() const { return diagnostics_; }
 
  private:
-  const std::string& text_of(const std::string& path);
+  const std::unordered_set<std::string>& words(const std::string& dotted);
   support::SourceManager& sources_;
   const python::FileSystem& files_;
   support::Diagnostics diagnostics_;
   program::Arena arena_;
   python::Loader loader_;
-  std::map<std::string, std::string> texts_;
+  std::map<std::string, std::unordered_set<std::string>> words_;
 };
 
 }  // namespace shardwright::eval

@@ -91,7 +91,7 @@ struct Fallback {
 
 struct Plan {
   std::string model;                    ///< as given on the command line or in the job file
-  std::string package;                  ///< generated package ("pangu_parallel"); "" before generation
+  std::string package;                  ///< generated package ("gpt_parallel"); "" before generation
   Grid grid;
   std::string objective = "split", device;
   std::vector<Role> roles;

@@ -30,7 +30,7 @@ def main():
         ("command line and bad input", [python, "-m", "unittest", "discover", "-s", "tests/cli", "-p", "test_*.py"]),
         ("axes and cuts against the prototype", [python, "tests/oracle/check.py", "--binary", a.binary, "--corpus", a.corpus]),
         ("trees against PyTorch", [python, "tests/corpus/check_tree.py", "--binary", a.binary, "--corpus", a.corpus]),
-        ("operation rules against PyTorch", [python, "tests/oprules/check_ops.py"]),
+        ("operation rules against PyTorch", [python, "tests/oprules/check_ops.py", "--tool", str(Path(a.build) / "bin" / "unit_eval")]),
         ("runtime, verify and its faults", [python, "-m", "unittest", "discover", "-s", "tests/equivalence", "-p", "test_*.py"]),
         ("models: convert and verify", [*models, *(["--all", "--table", "out/table.md"] if a.all else [])]),
         ("predicted payload", [python, "tests/equivalence/check_payload.py", "--binary", a.binary, "--corpus", a.corpus]),

@@ -13,6 +13,7 @@ import argparse
 import ast
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -116,6 +117,9 @@ def check_label(op, label, expression, inputs, operand_of, weights, reference, g
     """Cuts one label in two; raises Failure where the joined result or a gradient differs."""
     leaves = [t.detach().clone().requires_grad_(t.requires_grad) for t in inputs]
     parts = []
+    # Channels that are groups: the number of groups is a size along this label, and local too.
+    if len(op["in"]) > 1 and label in op["in"][0] and label in op["in"][1] and label in op["out"][0]:
+        expression = re.sub(r"groups=(\d+)", lambda m: f"groups={int(m[1]) // 2}", expression)
     for rank in range(2):
         local = []
         for i, t in enumerate(leaves):

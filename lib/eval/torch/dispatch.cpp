@@ -132,10 +132,13 @@ Value Domain::run(const rules::OpRule& rule, const std::string& qualified, CallI
       std::vector<DType> types(static_cast<std::size_t>(rule.outputs), DType::I64);
       types[0] = type;
       std::vector<TensorId> outs = keep(c, t, whole, types);
-      if (last_part(c.name) == "cumsum" && rank == 1)
+      if (last_part(c.name) == "cumsum" && whole.size() == 1 && rank > 0)
         if (const Values* k = known(t)) {
           Values sums = *k;
-          for (std::size_t i = 1; i < sums.size(); ++i) sums[i] += sums[i - 1];
+          std::size_t inner = 1, n = static_cast<std::size_t>(shape(t)[static_cast<std::size_t>(whole[0])]);
+          for (std::size_t i = static_cast<std::size_t>(whole[0]) + 1; i < rank; ++i) inner *= static_cast<std::size_t>(shape(t)[i]);
+          for (std::size_t i = 0; i < sums.size(); ++i)
+            if ((i / inner) % n != 0) sums[i] += sums[i - inner];
           know(outs[0], std::move(sums));
         }
       result = outs.size() == 1 ? wrap(outs[0]) : wrap(outs);

@@ -130,13 +130,25 @@ Value topk(Call& c) {
   return pair(c, b.done({{s, c.d.tensor(t).dtype, {}}, {s, DType::I64, {}}}));
 }
 
+/// Differences of neighbours, as two slices and a subtraction: numbers that are known stay known.
 Value diff(Call& c) {
   TensorId t = c.tensor("input");
-  Shape s = c.d.shape(t);
-  int dim = c.dim("dim", s.size(), -1);
-  if (c.has("prepend") || c.has("append")) return c.in.unknown("diff with prepend or append", c.info.call);
-  s[static_cast<std::size_t>(dim)] = std::max<std::int64_t>(0, s[static_cast<std::size_t>(dim)] - c.integer("n", 1));
-  return c.d.wrap(resized(c, t, {dim}, s));
+  std::size_t rank = c.d.shape(t).size();
+  int dim = c.dim("dim", rank, -1);
+  std::vector<Value> parts;
+  if (c.has("prepend")) parts.push_back(c.arg("prepend"));
+  parts.push_back(c.arg("input"));
+  if (c.has("append")) parts.push_back(c.arg("append"));
+  for (const Value& v : parts)
+    if (!v.is(Kind::Tensor)) return c.in.unknown("diff of something that is no tensor", c.info.call);
+  if (parts.size() > 1) t = concat_of(c, c.name, parts, dim, std::vector<const program::Expr*>(parts.size(), nullptr));
+  for (std::int64_t i = 0; i < c.integer("n", 1); ++i) {
+    std::int64_t size = c.d.shape(t)[static_cast<std::size_t>(dim)];
+    if (size == 0) break;
+    Value next = narrow_to(c, t, dim, 1, size - 1, 1, nullptr), here = narrow_to(c, t, dim, 0, size - 1, 1, nullptr);
+    t = c.d.id(c.d.elementwise(c, "torch.sub", {next, here}, {"input", "other"}, {nullptr, nullptr}, Linearity::Linear, c.d.tensor(t).dtype));
+  }
+  return c.d.wrap(t);
 }
 
 Value roll(Call& c) {

@@ -22,7 +22,7 @@ def main():
     p.add_argument("--only", nargs="*")
     a = p.parse_args()
     python = sys.executable
-    env = dict(os.environ, SHARDWRIGHT_BINARY=a.binary, SHARDWRIGHT_CORPUS=a.corpus)
+    env = dict(os.environ, SHARDWRIGHT_BINARY=a.binary, SHARDWRIGHT_CORPUS=a.corpus, **({"SHARDWRIGHT_ALL": "1"} if a.all else {}))
     models = [python, "tests/equivalence/run_models.py", "--binary", a.binary, "--corpus", a.corpus]
     steps = [
         ("structure", [python, "tests/check_structure.py"]),

@@ -59,11 +59,10 @@ std::string indentation(const support::SourceManager& sm, support::FileId file, 
 }
 
 /// Variable that counts the iterations of a loop from 0, when the loop's header names one.
-std::string counter_of(const void* loop, int clause, bool comprehension_element, const Expr* comprehension, const Stmt* statement) {
+std::string counter_of(int clause, const Expr* comprehension, const Stmt* statement) {
   const Expr* target = nullptr;
   const Expr* iterable = nullptr;
-  (void)loop;
-  if (comprehension_element) {
+  if (comprehension) {
     if (clause < static_cast<int>(comprehension->clauses.size())) {
       target = comprehension->clauses[static_cast<std::size_t>(clause)].target;
       iterable = comprehension->clauses[static_cast<std::size_t>(clause)].iterable;
@@ -130,7 +129,7 @@ class Printer {
     if (!r.exceptions.empty()) {
       LoopFinder loop(body, r.loop);
       std::string counter = sliced_counter ? sliced_counter(r.loop) : "";
-      if (counter.empty()) counter = counter_of(r.loop, r.clause, loop.comprehension != nullptr, loop.comprehension, loop.statement);
+      if (counter.empty()) counter = counter_of(r.clause, loop.comprehension, loop.statement);
       if (counter.empty()) { out.error = "objects made in one loop need different classes, and the loop has no counter to tell them apart by"; return; }
       std::map<int, std::vector<int>> by_variant;
       for (auto [i, v] : r.exceptions) by_variant[v].push_back(i);

@@ -4,6 +4,8 @@
 #include <map>
 #include <set>
 
+#include "rules/layers.h"
+
 namespace shardwright::sharding {
 
 using model::Op;
@@ -303,24 +305,6 @@ bool is_entry(const Trace& trace, const AxisTable& table, const Op& op, std::siz
   return !(in.is_bias && table.contracts(op.id, axis));
 }
 
-bool matches(const std::string& pattern, const std::string& text) {
-  std::size_t p = 0, t = 0, star = std::string::npos, mark = 0;
-  while (t < text.size()) {
-    if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == text[t])) {
-      ++p;
-      ++t;
-    } else if (p < pattern.size() && pattern[p] == '*') {
-      star = p++;
-      mark = t;
-    } else if (star != std::string::npos) {
-      p = star + 1;
-      t = ++mark;
-    } else {
-      return false;
-    }
-  }
-  while (p < pattern.size() && pattern[p] == '*') ++p;
-  return p == pattern.size();
-}
+bool matches(const std::string& pattern, const std::string& text) { return rules::glob_match(pattern, text); }
 
 }  // namespace shardwright::sharding

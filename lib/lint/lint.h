@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "python/resolve.h"
 #include "rules/rules.h"
 #include "support/result.h"
 #include "support/source.h"
@@ -16,6 +17,7 @@ struct Request {
   std::vector<std::string> paths;        ///< files and folders to look at
   std::vector<std::string> python_path;  ///< where imports are searched besides the folders of `paths`
   std::vector<std::string> rules;        ///< folders of the user's own rules
+  const python::FileSystem* files = nullptr;  ///< null: the disk; else an editor's buffers, fixes not written yet (lint/files.h)
   int tp = 0;                            ///< tensor-parallel size to assume; 0: 2
   std::int64_t max_steps = 20'000'000;   ///< step budget of the interpreter for one class
 };

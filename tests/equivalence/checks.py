@@ -414,6 +414,16 @@ def check_pipeline_boundaries():
     assert len(out) == (3 if stage.last else 0)
 
 
+@check(pp=4)
+def check_groups_of_some_ranks():
+    m = sw.mesh()
+    for stages in ([0, 3], [1, 2, 3], [0, 2]):   # ranks are in different numbers of groups when they make the next one
+        if m.pp_rank in stages:
+            x = torch.ones(1)
+            torch.distributed.all_reduce(x, group=m.stages_group(stages))
+            assert x.item() == len(stages)
+
+
 @check(pp=2)
 def check_boundary_errors():
     stage = nn.Identity()

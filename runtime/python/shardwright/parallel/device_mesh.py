@@ -28,8 +28,22 @@ def process_group(ranks) -> dist.ProcessGroup | None:
         if key == tuple(range(dist.get_world_size())):
             _groups[key] = dist.group.WORLD
         else:
-            _groups[key] = dist.new_group(list(key), use_local_synchronization=True)
+            with _named_by_members():
+                _groups[key] = dist.new_group(list(key), use_local_synchronization=True)
     return _groups[key]
+
+
+@contextlib.contextmanager
+def _named_by_members():
+    """torch puts a count of the groups that this process has made into a group's name, under which its members meet. Processes that
+    belong to different numbers of groups (tied sets, meshes over a part of the world) would wait for each other under different
+    names for ever. There is one group a list of ranks here, so the list alone is the name, and torch's count stays as it is."""
+    plain = dist.distributed_c10d._process_group_name
+    dist.distributed_c10d._process_group_name = lambda ranks, use_hashed_name: "shardwright:" + "_".join(map(str, ranks))
+    try:
+        yield
+    finally:
+        dist.distributed_c10d._process_group_name = plain
 
 
 class Mesh:

@@ -24,13 +24,37 @@ void give_up(const sharding::Result& s, const model::Trace& t, int axis, std::ve
 struct Expressible {
   const rewrite::StageSlicer* slicer;
   std::map<std::string, int> refused;
+  std::set<std::pair<model::Clock, pipeline::CutKind>> banned;  // fine alone, but not beside the others
 };
 
 bool can_emit(const model::Trace&, const pipeline::Cut& c, void* data) {
   auto* e = static_cast<Expressible*>(data);
+  if (e->banned.count({c.clock, c.kind})) return false;
   std::string why = e->slicer->refuses(c);
   if (!why.empty()) ++e->refused[why];
   return why.empty();
+}
+
+/// Chooses cuts that the slicer can write, alone and together. Returns why there are none.
+std::string choose_cuts(const model::Trace& t, pipeline::Options po, rewrite::StageSlicer& slicer, pipeline::Partition& out, std::vector<std::pair<std::string, int>>& refused) {
+  Expressible expressible{&slicer, {}, {}};
+  po.can_emit = can_emit;
+  po.can_emit_data = &expressible;
+  std::string why;
+  constexpr int kTries = 50;
+  for (int i = 0; i < kTries; ++i) {
+    out = pipeline::partition(t, po);
+    if (!out.error.empty()) break;
+    int cut = -1;
+    why = slicer.set_partition(out, &cut);
+    if (why.empty()) break;
+    ++expressible.refused[why];
+    const auto& c = out.cuts[static_cast<std::size_t>(cut)];
+    expressible.banned.insert({c.clock, c.kind});
+  }
+  refused.assign(expressible.refused.begin(), expressible.refused.end());
+  std::sort(refused.begin(), refused.end(), [](const auto& x, const auto& y) { return x.second > y.second; });
+  return why;
 }
 
 }  // namespace
@@ -57,6 +81,8 @@ support::Expected<std::unique_ptr<Analysis>> trace_model(const ModelRequest& req
   progress("reading the model");
   eval::Options options;
   options.max_steps = request.max_steps;
+  options.rules = a->rules;
+  options.syntax = a->syntax = std::make_shared<python::Syntax>(sm);
   auto traced = eval::trace(a->file.job, options, sm);
   if (!traced) return traced.error();
   a->traced = std::move(*traced);
@@ -75,6 +101,8 @@ support::Expected<std::unique_ptr<Analysis>> analyse(const ModelRequest& request
   progress("reading it again at another batch size");
   eval::Options options;
   options.max_steps = request.max_steps;
+  options.rules = a.rules;
+  options.syntax = a.syntax;
   if (auto other = eval::trace(eval::with_batch(a.file.job, 3), options, sm)) a.other = std::move(*other);
   else a.warnings.push_back({support::Severity::Warning, "batch", {}, "the model does not run at another batch size (" + other.error().message + "): the plan is proven for this size only", {}, {}});
 
@@ -112,30 +140,24 @@ support::Expected<std::unique_ptr<Analysis>> analyse(const ModelRequest& request
       progress("cutting into stages");
       pipeline::Options po;
       po.stages = want.grid.pp;
+      std::string why;
       a.slicer.reset();
       if (want.grid.pp > 1) {
         a.slicer = std::make_unique<rewrite::StageSlicer>(t, sm, a.other ? &a.other->trace : nullptr);
-        po.can_emit = can_emit;
-        Expressible expressible{a.slicer.get(), {}};
-        po.can_emit_data = &expressible;
         for (auto s : a.sharding.states) po.varying.push_back(s == sharding::State::V || s == sharding::State::P);
         if (have_pins) {
           auto cuts = plan::cuts_of(pins, t, po);
           if (!cuts) return cuts.error();
           a.partition = pipeline::partition_at(t, po, *cuts);
+          why = a.slicer->set_partition(a.partition);
         } else {
-          a.partition = pipeline::partition(t, po);
+          why = choose_cuts(t, po, *a.slicer, a.partition, a.refused_cuts);
         }
-        a.refused_cuts.assign(expressible.refused.begin(), expressible.refused.end());
-        std::sort(a.refused_cuts.begin(), a.refused_cuts.end(), [](const auto& x, const auto& y) { return x.second > y.second; });
-        po.can_emit = nullptr;
-        po.can_emit_data = nullptr;
       } else {
         a.partition = pipeline::partition(t, po);
       }
       if (!a.partition.error.empty()) return support::failure(a.partition.error, {}, "stages");
-      if (a.slicer)
-        if (std::string why = a.slicer->set_partition(a.partition); !why.empty()) return support::failure("the stages cannot be written: " + why, {}, "stages");
+      if (!why.empty()) return support::failure("the stages cannot be written: " + why, {}, "stages");
       progress("deriving the edits");
       a.specialized = rewrite::specialize(t, a.edits, a.slicer.get(), want.grid.pp, sm);
       refusals = a.specialized.refusals;

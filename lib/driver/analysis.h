@@ -57,6 +57,7 @@ using Progress = std::function<void(const std::string&)>;
 
 struct Analysis {
   JobFile file;
+  std::shared_ptr<python::Syntax> syntax;   ///< of all files read in this run
   std::shared_ptr<const rules::Database> rules;
   std::unique_ptr<eval::Traced> traced;
   std::unique_ptr<eval::Traced> other;      ///< at another batch size; may be null

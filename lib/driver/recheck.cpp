@@ -85,7 +85,10 @@ support::Expected<Recheck> check_in(const TemporaryFolder& folder, const Analysi
       job.call = a.file.job.call;
       job.keyword = a.file.job.keyword;
     }
-    auto traced = eval::trace(job, {}, sm);
+    eval::Options options;
+    options.rules = a.rules;
+    options.syntax = a.syntax;
+    auto traced = eval::trace(job, options, sm);
     if (!traced) {
       support::Diagnostic d = traced.error();
       d.message = fmt::format("the generated stage {} does not run on abstract tensors: {} (a fault of the generator: nothing was written)", k, d.message);

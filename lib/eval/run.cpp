@@ -210,7 +210,7 @@ class Runner {
 
 Expected<std::unique_ptr<Traced>> trace(const Job& job, const Options& options, support::SourceManager& sm) {
   auto out = std::make_unique<Traced>();
-  auto src = std::make_unique<PythonSource>(sm, disk(), job.python_path);
+  auto src = std::make_unique<PythonSource>(options.syntax ? options.syntax : std::make_shared<python::Syntax>(sm), disk(), job.python_path);
   PythonSource& source = *src;
   out->loader = std::move(src);
   std::optional<Diagnostic> error;
@@ -221,7 +221,7 @@ Expected<std::unique_ptr<Traced>> trace(const Job& job, const Options& options, 
     in.max_steps = options.max_steps;
     in.impl()->stack_limit = co.stack_limit();
     try {
-      register_torch(in);
+      register_torch(in, options.rules);
       Runner(job, *out, source, sm).run();
     } catch (PyError& e) {
       error = from_error(in, e);

@@ -10,8 +10,11 @@
 
 #include "eval/interpreter.h"
 #include "model/trace.h"
+#include "python/syntax.h"
 #include "support/result.h"
 #include "support/source.h"
+
+namespace shardwright::rules { class Database; }
 
 namespace shardwright::eval {
 
@@ -41,6 +44,8 @@ struct Job {
 
 struct Options {
   std::int64_t max_steps = 20'000'000;
+  std::shared_ptr<const rules::Database> rules;  ///< null: the embedded ones
+  std::shared_ptr<python::Syntax> syntax;   ///< shared between traces with one SourceManager; null: its own
 };
 
 /// Parses "f32[1,72,?]~rand", "i64[2,16]<128", "i64[4]2..128", "=None".

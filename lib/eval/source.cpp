@@ -1,16 +1,14 @@
 #include "eval/source.h"
 #include <cctype>
 
-#include "python/parse.h"
 
 namespace shardwright::eval {
 
-PythonSource::PythonSource(support::SourceManager& sources, const python::FileSystem& files, std::vector<std::string> search_paths)
-    : sources_(sources), files_(files), loader_(sources, files, arena_, diagnostics_, std::move(search_paths)) {}
+PythonSource::PythonSource(std::shared_ptr<python::Syntax> syntax, const python::FileSystem& files, std::vector<std::string> search_paths)
+    : syntax_(std::move(syntax)), files_(files), loader_(*syntax_, files, diagnostics_, std::move(search_paths)) {}
 
 const program::Module* PythonSource::parse(const std::string& dotted, const std::string& path, std::string_view text) {
-  support::FileId id = sources_.add(path, std::string(text), dotted);
-  return python::parse(sources_, id, arena_, diagnostics_);
+  return syntax_->parse(dotted, path, text, false, diagnostics_);
 }
 
 namespace {

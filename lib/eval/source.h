@@ -15,19 +15,17 @@ namespace shardwright::eval {
 class PythonSource final : public ModuleSource {
  public:
   /// `files` must outlive it.
-  PythonSource(support::SourceManager& sources, const python::FileSystem& files, std::vector<std::string> search_paths);
+  PythonSource(std::shared_ptr<python::Syntax> syntax, const python::FileSystem& files, std::vector<std::string> search_paths);
   const program::Module* load(const std::string& dotted) override { return loader_.load(dotted); }
   const program::Module* parse(const std::string& dotted, const std::string& path, std::string_view text) override;
   bool mentions(const std::string& dotted, std::string_view word) override;
   python::Loader& loader() { return loader_; }
-  const support::Diagnostics& diagnostics() const { return diagnostics_; }
 
  private:
   const std::unordered_set<std::string>& words(const std::string& dotted);
-  support::SourceManager& sources_;
+  std::shared_ptr<python::Syntax> syntax_;
   const python::FileSystem& files_;
   support::Diagnostics diagnostics_;
-  program::Arena arena_;
   python::Loader loader_;
   std::map<std::string, std::unordered_set<std::string>> words_;
 };

@@ -176,20 +176,14 @@ std::array<double, 7> taste(const Cut& c) {
 
 std::array<double, 7> penalty_of(const Cut& c) { return taste(c); }
 
-std::vector<std::vector<Cut>> places(const Trace& trace, const Options& options, Liveness& live, bool only_best) {
+std::vector<std::vector<Cut>> places(const Trace& trace, const Options& options, Liveness& live) {
   std::vector<std::vector<Cut>> out;
   std::vector<Cut> cuts = Enumerate(trace).all();
   std::vector<Cut> here;
   int place = -1;
   auto flush = [&] {
     std::stable_sort(here.begin(), here.end(), [](const Cut& a, const Cut& b) { return taste(a) < taste(b); });
-    std::vector<Cut> kept;
-    for (Cut& c : here) {
-      if (options.can_emit && !options.can_emit(trace, c, options.can_emit_data)) continue;
-      kept.push_back(std::move(c));
-      if (only_best) break;
-    }
-    if (!kept.empty()) out.push_back(std::move(kept));
+    if (!here.empty()) out.push_back(std::move(here));
     here.clear();
   };
   for (Cut& c : cuts) {
@@ -213,8 +207,9 @@ std::vector<std::vector<Cut>> places(const Trace& trace, const Options& options,
 std::vector<Cut> legal_cuts(const Trace& trace, const Options& options) {
   Liveness live(trace, options);
   std::vector<Cut> out;
-  for (auto& place : places(trace, options, live, false))
-    for (Cut& c : place) out.push_back(std::move(c));
+  for (auto& place : places(trace, options, live))
+    for (Cut& c : place)
+      if (!options.can_emit || options.can_emit(trace, c, options.can_emit_data)) out.push_back(std::move(c));
   std::stable_sort(out.begin(), out.end(), [](const Cut& a, const Cut& b) { return a.clock < b.clock; });
   return out;
 }

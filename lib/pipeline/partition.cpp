@@ -167,58 +167,118 @@ class Stages {
   std::vector<double> legal_;
 };
 
-std::string why_few(const Trace& trace, const Options& options, int found) {
+std::string why_few(const Options& options, std::size_t found, std::size_t without_condition) {
   std::string s = std::to_string(options.stages) + " stages need " + std::to_string(options.stages - 1) + " cuts, but the forward has " + std::to_string(found) +
                   " place" + (found == 1 ? "" : "s") + " where at most " + std::to_string(options.max_tensors) + " tensors cross";
   if (options.can_emit) {
-    Options all = options;
-    all.can_emit = nullptr;
-    Liveness live(trace, all);
-    const auto n = places(trace, all, live, true).size();
-    if (static_cast<int>(n) > found) s += " and the code can be written (" + std::to_string(n) + " without that condition)";
+    s += " and the code can be written";
+    if (without_condition > found) s += " (" + std::to_string(without_condition) + " without that condition)";
   }
   return s + "; at most " + std::to_string(found + 1) + " stages are possible";
 }
+
+/// The places of one forward, each with its cuts in order of preference. Whether generation can express a cut is asked only of
+/// cuts that would be chosen: asking costs as much as writing the stage, and there are thousands of places.
+class Candidates {
+ public:
+  Candidates(const Trace& trace, const Options& options, Liveness& live) : trace_(trace), options_(options) {
+    if (options.stages > 1) found_ = places(trace, options, live);
+    for (const auto& f : found_) place_.push_back(live.place_of(f[0].clock));
+    all_ = found_.size();
+    refresh();
+  }
+
+  std::size_t size() const { return found_.size(); }
+  std::size_t before_questions() const { return all_; }
+  const std::vector<double>& cost() const { return cost_; }
+  const std::vector<Penalty>& penalty() const { return penalty_; }
+  const std::vector<int>& place() const { return place_; }
+  const Cut& best(int i) const { return found_[static_cast<std::size_t>(i)][0]; }
+
+  /// Asks about the preferred cut of each of these places; false when one was refused, which is then gone.
+  bool keep(const std::vector<int>& chosen) {
+    if (!options_.can_emit) return true;
+    bool all = true;
+    for (int i : chosen) {
+      auto& here = found_[static_cast<std::size_t>(i)];
+      if (asked_.count(here[0].clock)) continue;
+      while (!here.empty() && !options_.can_emit(trace_, here[0], options_.can_emit_data)) {
+        here.erase(here.begin());
+        all = false;
+      }
+      if (!here.empty()) asked_.insert(here[0].clock);
+    }
+    if (!all) refresh();
+    return all;
+  }
+  /// Asks about every place.
+  void keep_all() {
+    std::vector<int> every(found_.size());
+    for (std::size_t i = 0; i < every.size(); ++i) every[i] = static_cast<int>(i);
+    keep(every);
+  }
+
+ private:
+  void refresh() {
+    cost_.clear();
+    penalty_.clear();
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i < found_.size(); ++i) {
+      if (found_[i].empty()) continue;
+      if (kept != i) found_[kept] = std::move(found_[i]), place_[kept] = place_[i];
+      cost_.push_back(found_[kept][0].cost_before);
+      penalty_.push_back(penalty_of(found_[kept][0]));
+      ++kept;
+    }
+    found_.resize(kept);
+    place_.resize(kept);
+  }
+
+  const Trace& trace_;
+  const Options& options_;
+  std::vector<std::vector<Cut>> found_;
+  std::vector<int> place_;
+  std::vector<double> cost_;
+  std::vector<Penalty> penalty_;
+  std::set<Clock> asked_;
+  std::size_t all_ = 0;
+};
 
 }  // namespace
 
 Partition partition(const Trace& trace, const Options& options) {
   Partition out;
   Liveness live(trace, options);
-  std::vector<std::vector<Cut>> found;
-  if (options.stages > 1) found = places(trace, options, live, true);
-  out.legal_cuts = static_cast<int>(found.size());
-  std::vector<double> cost;
-  std::vector<Penalty> penalty;
-  std::vector<char> required(found.size(), 0);
-  std::vector<int> place;
-  for (const auto& f : found) {
-    cost.push_back(f[0].cost_before);
-    penalty.push_back(penalty_of(f[0]));
-    place.push_back(live.place_of(f[0].clock));
-  }
+  Candidates candidates(trace, options, live);
   if (options.stages > 1) {
-    for (Clock c : options.required) {
-      const auto it = std::find(place.begin(), place.end(), live.place_of(c));
-      if (it == place.end()) {
-        out.error = "a pinned cut is not legal there: nothing, or more than " + std::to_string(options.max_tensors) + " tensors, would cross";
+    std::vector<int> chosen;
+    do {
+      std::vector<char> required(candidates.size(), 0);
+      for (Clock c : options.required) {
+        const auto& place = candidates.place();
+        const auto it = std::find(place.begin(), place.end(), live.place_of(c));
+        if (it == place.end()) {
+          out.error = "a pinned cut is not legal there: nothing, or more than " + std::to_string(options.max_tensors) + " tensors, would cross";
+          return out;
+        }
+        required[static_cast<std::size_t>(it - place.begin())] = 1;
+      }
+      const double best = smallest_bottleneck(candidates.cost(), live.total(), options.stages, required);
+      if (!std::isfinite(best)) {
+        const auto pins = std::count(required.begin(), required.end(), 1);
+        candidates.keep_all();
+        out.error = pins >= options.stages ? std::to_string(pins) + " pinned cuts make more than " + std::to_string(options.stages) + " stages"
+                                           : why_few(options, candidates.size(), candidates.before_questions());
         return out;
       }
-      required[static_cast<std::size_t>(it - place.begin())] = 1;
-    }
-    const double best = smallest_bottleneck(cost, live.total(), options.stages, required);
-    if (!std::isfinite(best)) {
-      const auto pins = std::count(required.begin(), required.end(), 1);
-      out.error = pins >= options.stages ? std::to_string(pins) + " pinned cuts make more than " + std::to_string(options.stages) + " stages"
-                                         : why_few(trace, options, static_cast<int>(found.size()));
-      return out;
-    }
-    for (int i : gentlest(cost, penalty, live.total(), options.stages, best * (1 + options.preference), required))
-      out.cuts.push_back(found[static_cast<std::size_t>(i)][0]);
-    if (live.total() > 0) out.optimum_slowest_over_mean = best * options.stages / live.total();
+      chosen = gentlest(candidates.cost(), candidates.penalty(), live.total(), options.stages, best * (1 + options.preference), required);
+      if (live.total() > 0) out.optimum_slowest_over_mean = best * options.stages / live.total();
+    } while (!candidates.keep(chosen));
+    for (int i : chosen) out.cuts.push_back(candidates.best(i));
   }
+  out.legal_cuts = static_cast<int>(candidates.size());
   Stages stages(trace, live, out);
-  stages.legal_ = cost;
+  stages.legal_ = candidates.cost();
   stages.run();
   return out;
 }
@@ -231,7 +291,7 @@ Partition partition_at(const Trace& trace, const Options& options, std::vector<C
   Stages stages(trace, live, out);
   if (out.cuts.size()) {
     Liveness sweep(trace, options);
-    const auto found = places(trace, options, sweep, true);
+    const auto found = places(trace, options, sweep);
     out.legal_cuts = static_cast<int>(found.size());
     for (const auto& f : found) stages.legal_.push_back(f[0].cost_before);
     const double best = smallest_bottleneck(stages.legal_, live.total(), static_cast<int>(out.cuts.size()) + 1);

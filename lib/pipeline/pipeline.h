@@ -78,6 +78,7 @@ struct Options {
   int max_tensors = 3;                    ///< live tensors allowed to cross
   double preference = 0.03;               ///< among cuts within this share of the optimum, take the one a person would
   /// Asks whether generation can express the cut; cuts refused here are not used. Empty: all.
+  /// May be slow: partition() asks it about cuts that it would choose only; legal_cuts() about all.
   bool (*can_emit)(const model::Trace&, const Cut&, void*) = nullptr;
   void* can_emit_data = nullptr;
   /// By TensorId: true for tensors whose placement over tp is not I (sharded or partial). Empty: all are I.
@@ -95,7 +96,7 @@ struct Partition {
   std::vector<Stage> stages;
   double slowest_over_mean = 1;
   double optimum_slowest_over_mean = 1;   ///< without the preference
-  int legal_cuts = 0;
+  int legal_cuts = 0;                     ///< places for a cut, without those that can_emit was asked about and refused
   std::vector<std::pair<TensorId, std::vector<int>>> tied;  ///< parameters read by several stages
   std::vector<std::string> warnings;
   std::string error;                      ///< non-empty: there are fewer legal cuts than stages − 1, and why

@@ -13,8 +13,8 @@ class Liveness;
 using Penalty = std::array<double, 7>;
 Penalty penalty_of(const Cut&);
 
-/// Legal cuts grouped by the operations before them, each group in order of preference; `only_best`: the first of each.
-std::vector<std::vector<Cut>> places(const model::Trace&, const Options&, Liveness&, bool only_best);
+/// Legal cuts grouped by the operations before them, each group in order of preference. Options::can_emit is not asked.
+std::vector<std::vector<Cut>> places(const model::Trace&, const Options&, Liveness&);
 
 /// The smallest possible cost of the slowest of `p` stages. `cost`: cumulative cost at each place, not decreasing.
 /// `required`: places that must be used. Infinity when there are too few places.

@@ -190,14 +190,11 @@ std::vector<std::string> site_packages_of(const FileSystem& files, const std::st
   return {};
 }
 
-Loader::Loader(support::SourceManager& sources, const FileSystem& files, program::Arena& arena, support::Diagnostics& diagnostics,
-               std::vector<std::string> search_paths)
-    : sources_(sources), files_(files), arena_(arena), diagnostics_(diagnostics), resolver_(files, std::move(search_paths)) {}
+Loader::Loader(Syntax& syntax, const FileSystem& files, support::Diagnostics& diagnostics, std::vector<std::string> search_paths)
+    : syntax_(syntax), files_(files), diagnostics_(diagnostics), resolver_(files, std::move(search_paths)) {}
 
-program::Module* Loader::parse_text(const std::string& name, const std::string& path, std::string text, bool is_package) {
-  const support::FileId id = sources_.add(path, std::move(text), name);
-  program::Module* m = parse(sources_, id, arena_, diagnostics_);
-  m->is_package = is_package;
+program::Module* Loader::parse_text(const std::string& name, const std::string& path, std::string_view text, bool is_package) {
+  program::Module* m = syntax_.parse(name, path, text, is_package, diagnostics_);
   modules_[name] = m;
   order_.push_back(m);
   return m;
@@ -206,19 +203,14 @@ program::Module* Loader::parse_text(const std::string& name, const std::string& 
 program::Module* Loader::load(const std::string& dotted) {
   if (const auto it = modules_.find(dotted); it != modules_.end()) return it->second;
   const ModuleLocation where = resolver_.find(dotted);
-  if (where.kind == ModuleLocation::Namespace) {
-    program::Module* m = arena_.module();
-    m->name = dotted;
-    m->is_package = true;
-    return modules_[dotted] = m;
-  }
+  if (where.kind == ModuleLocation::Namespace) return modules_[dotted] = syntax_.empty(dotted);
   if (where.kind != ModuleLocation::Source) return modules_[dotted] = nullptr;
   auto text = files_.read(where.path);
   if (!text) {
     diagnostics_.add(text.error());
     return modules_[dotted] = nullptr;
   }
-  return parse_text(dotted, where.path, std::move(*text), where.is_package());
+  return parse_text(dotted, where.path, *text, where.is_package());
 }
 
 support::Expected<program::Module*> Loader::load_file(const std::string& given) {
@@ -238,7 +230,7 @@ support::Expected<program::Module*> Loader::load_file(const std::string& given) 
   if (name.empty()) name = "__init__";
   resolver_.add_search_path(folder, true);
   if (const auto it = modules_.find(name); it != modules_.end() && it->second && it->second->file >= 0) {
-    if (support::normal_path(sources_.file(it->second->file).path) == path) return it->second;
+    if (support::normal_path(syntax_.sources().file(it->second->file).path) == path) return it->second;
   }
   ModuleLocation here;
   here.kind = ModuleLocation::Source;
@@ -246,7 +238,7 @@ support::Expected<program::Module*> Loader::load_file(const std::string& given) 
   here.path = path;
   if (is_package) here.folders = {package_folder};
   resolver_.set(here);
-  return parse_text(name, path, std::move(*text), is_package);
+  return parse_text(name, path, *text, is_package);
 }
 
 }  // namespace shardwright::python

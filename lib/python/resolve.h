@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "program/program.h"
+#include "python/syntax.h"
 #include "support/result.h"
 
 namespace shardwright::python {
@@ -94,8 +94,7 @@ std::vector<std::string> site_packages_of(const FileSystem& files, const std::st
 /// Loads and parses modules on demand, each once.
 class Loader {
  public:
-  Loader(support::SourceManager& sources, const FileSystem& files, program::Arena& arena, support::Diagnostics& diagnostics,
-         std::vector<std::string> search_paths);
+  Loader(Syntax& syntax, const FileSystem& files, support::Diagnostics& diagnostics, std::vector<std::string> search_paths);
 
   /// The module of a dotted name. nullptr when there is no source (see locate() for why); a namespace package gives a module
   /// without statements and with file -1. An unreadable file is reported to the diagnostics once and gives nullptr.
@@ -111,10 +110,9 @@ class Loader {
   Resolver& resolver() { return resolver_; }
 
  private:
-  program::Module* parse_text(const std::string& name, const std::string& path, std::string text, bool is_package);
-  support::SourceManager& sources_;
+  program::Module* parse_text(const std::string& name, const std::string& path, std::string_view text, bool is_package);
+  Syntax& syntax_;
   const FileSystem& files_;
-  program::Arena& arena_;
   support::Diagnostics& diagnostics_;
   Resolver resolver_;
   std::unordered_map<std::string, program::Module*> modules_;

@@ -113,8 +113,9 @@ class StageSlicer {
   ~StageSlicer();
   /// Can generation express this cut? Empty: yes; else the reason.
   std::string refuses(const pipeline::Cut&) const;
-  /// Fixes the partition that the following calls speak of. Returns refusals' text, empty when fine.
-  std::string set_partition(const pipeline::Partition&);
+  /// Fixes the partition that the following calls speak of. Returns why it cannot be written, empty when fine; `refused` is
+  /// then the index of the cut it is about.
+  std::string set_partition(const pipeline::Partition&, int* refused = nullptr);
   /// Modules that stage k holds only in part, root first; each gets a class of its own.
   std::vector<ModuleId> partial_modules(int k) const;
   /// Does stage k hold the module at all?

@@ -119,7 +119,11 @@ std::string StageSlicer::refuses(const pipeline::Cut& cut) const {
   return impl_->check(before, v);
 }
 
-std::string StageSlicer::set_partition(const pipeline::Partition& p) {
+std::string StageSlicer::set_partition(const pipeline::Partition& p, int* refused) {
+  auto refuse = [&](int cut, const std::string& why) {
+    if (refused) *refused = cut;
+    return impl_->place(p.cuts[static_cast<std::size_t>(cut)]) + ": " + why;
+  };
   impl_->views.clear();
   impl_->stages.clear();
   impl_->inits.clear();
@@ -128,7 +132,7 @@ std::string StageSlicer::set_partition(const pipeline::Partition& p) {
   for (const auto& cut : p.cuts) {
     std::string error;
     impl_->views.push_back(view(impl_->context, cut, error));
-    if (!error.empty()) return impl_->place(cut) + ": " + error;
+    if (!error.empty()) return refuse(static_cast<int>(impl_->views.size()) - 1, error);
   }
   impl_->stages.resize(static_cast<std::size_t>(n));
   for (int k = n; k-- > 0;) {
@@ -136,10 +140,10 @@ std::string StageSlicer::set_partition(const pipeline::Partition& p) {
     CutView* hi = k + 1 < n ? &impl_->views[static_cast<std::size_t>(k)] : nullptr;
     auto& s = impl_->stages[static_cast<std::size_t>(k)];
     s = analyse(impl_->context, k, lo, hi);
-    if (!s.error.empty()) return impl_->place(lo ? lo->cut : hi->cut) + ": " + s.error;
+    if (!s.error.empty()) return refuse(lo ? k - 1 : k, s.error);
     for (const CutView* v : {lo, hi})
       if (v)
-        if (auto e = impl_->check(s, *v); !e.empty()) return impl_->place(v->cut) + ": " + e;
+        if (auto e = impl_->check(s, *v); !e.empty()) return refuse(v == lo ? k - 1 : k, e);
   }
   impl_->use = std::make_unique<Use>(impl_->context, impl_->stages);
   return "";

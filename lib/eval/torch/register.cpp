@@ -20,12 +20,15 @@ void register_sources(Domain& d) {
 
 }  // namespace torch
 
-void register_torch(Interpreter& in) {
-  // The embedded rules never change while the program runs: they are read once.
-  static const std::shared_ptr<const rules::Database> database = [&] {
-    auto loaded = rules::Database::load(in.sources);
-    return loaded ? *loaded : nullptr;
-  }();
+void register_torch(Interpreter& in, std::shared_ptr<const rules::Database> database) {
+  if (!database) {
+    // The embedded rules never change while the program runs: they are read once.
+    static const std::shared_ptr<const rules::Database> embedded = [&] {
+      auto loaded = rules::Database::load(in.sources);
+      return loaded ? *loaded : nullptr;
+    }();
+    database = embedded;
+  }
   if (!database) in.raise("RuntimeError", "the built-in rules cannot be read");
   auto owned = std::make_shared<torch::Domain>(in, database);
   in.tensors = owned.get();

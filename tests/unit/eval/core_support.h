@@ -17,7 +17,7 @@ using Files = std::map<std::string, std::string>;
 inline Files files(std::initializer_list<Files::value_type> l) { return Files(l); }
 
 struct World {
-  explicit World(Files files) : fs(prefixed(std::move(files))), source(sm, fs, {"/src"}), in(sm, source, trace) {}
+  explicit World(Files files) : fs(prefixed(std::move(files))), source(std::make_shared<python::Syntax>(sm), fs, {"/src"}), in(sm, source, trace) {}
   static std::map<std::string, std::string> prefixed(std::map<std::string, std::string> f) {
     std::map<std::string, std::string> out;
     for (auto& [k, v] : f) out["/src/" + k] = v;

@@ -50,7 +50,8 @@ TEST_CASE("loading") {
   MemoryFileSystem fs({{"proj/models/__init__.py", "from .net import Net\n"}, {"proj/models/net.py", "class Net: pass\n"}, {"proj/run.py", "import models\n"},
                        {"v/lib/python3.9/site-packages/old.py", ""}, {"v/lib/python3.11/site-packages/dep/__init__.py", "x = 1\n"},
                        {"v/lib/python3.11/site-packages/e.pth", "# c\nimport x\n../../../../editable\n"}, {"editable/ed.py", ""}, {"v/bin/python", ""}});
-  Loader loader(sm, fs, arena, diagnostics, site_packages_of(fs, "v", ""));
+  Syntax syntax(sm);
+  Loader loader(syntax, fs, diagnostics, site_packages_of(fs, "v", ""));
   auto net = loader.load_file("proj/models/net.py");
   REQUIRE(net);
   CHECK((*net)->name == "models.net");

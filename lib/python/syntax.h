@@ -1,0 +1,35 @@
+// Parsed files, shared: a model is traced several times in one run (at another batch size, the generated stages), and reading the
+// text is most of what a trace costs.
+#pragma once
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+#include "program/program.h"
+#include "support/diagnostic.h"
+
+namespace shardwright::python {
+
+/// Syntax trees of the files of one SourceManager, each parsed once. Trees are not changed after parsing, so any number of
+/// readers may hold them; they live as long as this does.
+class Syntax {
+ public:
+  explicit Syntax(support::SourceManager& sources) : sources_(sources) {}
+  Syntax(const Syntax&) = delete;
+  Syntax& operator=(const Syntax&) = delete;
+
+  /// The tree of `text`, shown as `path`, as the module `name`. The same three give the same tree; what the parser found wrong is
+  /// said to `diagnostics` each time.
+  program::Module* parse(const std::string& name, const std::string& path, std::string_view text, bool is_package, support::Diagnostics& diagnostics);
+  /// A package without a file of its own.
+  program::Module* empty(const std::string& name);
+  support::SourceManager& sources() const { return sources_; }
+
+ private:
+  struct Parsed { program::Module* module = nullptr; support::Diagnostics said; };
+  support::SourceManager& sources_;
+  program::Arena arena_;
+  std::unordered_map<std::string, Parsed> parsed_;  // by name, path and kind; a changed text replaces its entry
+};
+
+}  // namespace shardwright::python

@@ -29,6 +29,14 @@ bool holds(const Condition& c, const KindFacts& f) {
   return false;
 }
 
+std::string folder_of(std::string_view path) {
+  std::size_t slash = path.find('/');
+  if (slash == std::string_view::npos) return path == "kinds.yaml" ? "kinds" : "";
+  return std::string(path.substr(0, slash));
+}
+
+}  // namespace
+
 support::Diagnostic diagnose(support::SourceManager& sm, const std::string& path, std::string_view text, const RuleError& e) {
   support::FileId file = sm.add(path, std::string(text));
   std::uint32_t at = 0;
@@ -41,14 +49,6 @@ support::Diagnostic diagnose(support::SourceManager& sm, const std::string& path
   at = std::min<std::uint32_t>(at + static_cast<std::uint32_t>(std::max(e.column - 1, 0)), static_cast<std::uint32_t>(text.size()));
   return support::failure(e.message, support::Range{file, at, at}, "rules");
 }
-
-std::string folder_of(std::string_view path) {
-  std::size_t slash = path.find('/');
-  if (slash == std::string_view::npos) return path == "kinds.yaml" ? "kinds" : "";
-  return std::string(path.substr(0, slash));
-}
-
-}  // namespace
 
 bool glob_match(const std::string& pattern, const std::string& text) {
   std::size_t p = 0, t = 0, star = std::string::npos, mark = 0;
@@ -125,6 +125,12 @@ std::vector<const OpRule*> Database::ops() const {
 const LayerRule* Database::layer(std::string_view name) const {
   auto at = layer_index_.find(std::string(name));
   return at == layer_index_.end() ? nullptr : at->second;
+}
+
+std::vector<const LayerRule*> Database::layers() const {
+  std::vector<const LayerRule*> out;
+  for (const auto& rule : layers_) out.push_back(rule.get());
+  return out;
 }
 
 std::string Database::kind(const KindFacts& f) const {

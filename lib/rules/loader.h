@@ -43,6 +43,9 @@ class Fields {
 
 [[noreturn]] void fail(const YAML::Node& at, std::string message);
 
+/// The error with its place in the text, which `sm` gets.
+support::Diagnostic diagnose(support::SourceManager& sm, const std::string& path, std::string_view text, const RuleError& e);
+
 class Loader {
  public:
   explicit Loader(Database& db) : db_(db) {}

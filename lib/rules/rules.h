@@ -37,6 +37,8 @@ class Database {
   std::vector<const OpRule*> ops() const;
   /// By qualified class name, or nullptr.
   const LayerRule* layer(std::string_view qualified_name) const;
+  /// In order of definition, overridden ones included.
+  std::vector<const LayerRule*> layers() const;
   /// The first kind whose conditions hold, "" for none.
   std::string kind(const KindFacts&) const;
   const Device* device(std::string_view name) const;

@@ -7,6 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "support/yaml.h"
+
 namespace shardwright::cli {
 
 namespace {
@@ -67,30 +69,10 @@ void warn_missing(const model::Trace& t, const support::SourceManager& sm, const
   }
 }
 
-std::string nearest_of(const std::string& word, const std::vector<std::string>& known) {
-  std::string best;
-  std::size_t least = std::max<std::size_t>(2, word.size() / 3) + 1;
-  for (const auto& k : known) {
-    std::vector<std::size_t> row(k.size() + 1);
-    for (std::size_t j = 0; j < row.size(); ++j) row[j] = j;
-    for (std::size_t i = 1; i <= word.size(); ++i) {
-      std::size_t diagonal = row[0];
-      row[0] = i;
-      for (std::size_t j = 1; j <= k.size(); ++j) {
-        const std::size_t above = row[j];
-        row[j] = std::min({row[j] + 1, row[j - 1] + 1, diagonal + (word[i - 1] == k[j - 1] ? 0 : 1)});
-        diagonal = above;
-      }
-    }
-    if (row.back() < least) least = row.back(), best = k;
-  }
-  return best;
-}
-
 int usage_error(const CLI::App& app, const CLI::ParseError& e, int argc, char** argv) {
   const CLI::App* at = &app;
   bool json = false;
-  for (int i = 1; i < argc; ++i) json = json || std::string(argv[i]) == "--json";
+  for (int i = 1; i < argc; ++i) json = json || std::string(argv[i]) == "--json" || std::string(argv[i]) == "--format=json";
   for (const CLI::App* s : app.get_subcommands([](const CLI::App*) { return true; }))
     if (argc > 1 && s->get_name() == argv[1]) at = s;
   std::string message = e.what(), hint;
@@ -104,13 +86,13 @@ int usage_error(const CLI::App& app, const CLI::ParseError& e, int argc, char** 
   for (int i = 1; i < argc && dynamic_cast<const CLI::ExtrasError*>(&e); ++i) {
     const std::string word = std::string(argv[i]).substr(0, std::string(argv[i]).find('='));
     if (message.find(word) == std::string::npos || std::find(known.begin(), known.end(), word) != known.end()) continue;
-    if (auto near = nearest_of(word, known); !near.empty()) hint = " (did you mean " + near + "?)";
+    if (auto near = support::yaml::nearest(word, known)) hint = " (did you mean " + *near + "?)";
     break;
   }
   if (argc > 1 && at == &app && argv[1][0] != '-') {
     message = "'" + std::string(argv[1]) + "' is no command";
-    const auto near = nearest_of(argv[1], known);
-    hint = near.empty() ? "" : " (did you mean " + near + "?)";
+    const auto near = support::yaml::nearest(argv[1], known);
+    hint = near ? " (did you mean " + *near + "?)" : "";
   }
   message += hint + "; see shardwright " + (at == &app ? "" : at->get_name() + " ") + "--help";
   Common c;

@@ -43,6 +43,8 @@ Run add_tree(CLI::App& app);
 Run add_plan(CLI::App& app);
 Run add_convert(CLI::App& app);
 Run add_verify(CLI::App& app);
+Run add_lint(CLI::App& app);
 Run add_explain(CLI::App& app);
+Run add_lsp(CLI::App& app);
 
 }  // namespace shardwright::cli

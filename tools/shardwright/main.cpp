@@ -32,7 +32,9 @@ int main(int argc, char** argv) {
   add(cli::add_plan(app));
   add(cli::add_convert(app));
   add(cli::add_verify(app));
+  add(cli::add_lint(app));
   add(cli::add_explain(app));
+  add(cli::add_lsp(app));
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {

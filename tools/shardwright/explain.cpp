@@ -79,7 +79,7 @@ int explain_code(Options& o, support::SourceManager& sm) {
   }
   const auto codes = rules::lint_codes();
   const auto near = support::yaml::nearest(code, codes);
-  return report(support::failure("there is no code '" + o.code + "'" + (near ? "; did you mean " + *near + "? There are: " : "; there are: ") + usage_text(codes), {}, "usage"), sm, o);
+  return report(support::failure("there is no code '" + o.code + "'" + (near ? "; did you mean " + *near + "?" : "; there are: " + usage_text(codes)), {}, "usage"), sm, o);
 }
 
 int explain_rule(Options& o, support::SourceManager& sm) {

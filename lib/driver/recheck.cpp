@@ -9,6 +9,7 @@
 #include <map>
 
 #include "support/files.h"
+#include "model/shape.h"
 
 namespace shardwright::driver {
 namespace {
@@ -28,12 +29,6 @@ struct TemporaryFolder {
     if (!path.empty()) fs::remove_all(path, ec);
   }
 };
-
-std::string shape_text(const std::vector<std::int64_t>& s) {
-  std::string out = "[";
-  for (std::size_t i = 0; i < s.size(); ++i) out += (i ? ", " : "") + std::to_string(s[i]);
-  return out + "]";
-}
 
 eval::InputSpec spec_of(const model::Tensor& x, const std::vector<std::int64_t>& local) {
   eval::InputSpec s;
@@ -103,7 +98,7 @@ support::Expected<Recheck> check_in(const TemporaryFolder& folder, const Analysi
       auto want = a.sharding.local_shape(t, o->second);
       if (s.tensor(n.ref.tensor).shape != want)
         return failure(fmt::format("generated stage {}: {} has local shape {}, the plan says {} (a fault of the generator: nothing was written)", k, n.fqn,
-                                   shape_text(s.tensor(n.ref.tensor).shape), shape_text(want)), {}, "internal");
+                                   model::shape_text(s.tensor(n.ref.tensor).shape), model::shape_text(want)), {}, "internal");
     }
     // What it returns must be what the next stage receives (or the model's own output).
     std::vector<model::TensorId> returns;
@@ -119,7 +114,7 @@ support::Expected<Recheck> check_in(const TemporaryFolder& folder, const Analysi
       auto want = a.sharding.local_shape(t, returns[i]);
       if (s.tensor(got[i]).shape != want)
         return failure(fmt::format("generated stage {}: returned tensor {} has shape {}, the plan says {} (a fault of the generator: nothing was written)", k, i,
-                                   shape_text(s.tensor(got[i]).shape), shape_text(want)), {}, "internal");
+                                   model::shape_text(s.tensor(got[i]).shape), model::shape_text(want)), {}, "internal");
     }
     out.held.push_back(std::move(names));
   }

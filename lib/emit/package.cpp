@@ -8,6 +8,7 @@
 
 #include "program/visit.h"
 #include "rules/embedded.h"
+#include "model/shape.h"
 
 namespace shardwright::emit {
 namespace {
@@ -64,12 +65,6 @@ std::string bytes_text(double b) {
   if (b >= 1 << 30) return fmt::format("{:.2f} GiB", b / (1 << 30));
   if (b >= 1 << 20) return fmt::format("{:.1f} MiB", b / (1 << 20));
   return fmt::format("{:.1f} KiB", b / 1024);
-}
-
-std::string shape_text(const std::vector<std::int64_t>& s) {
-  std::string out = "[";
-  for (std::size_t i = 0; i < s.size(); ++i) out += (i ? ", " : "") + std::to_string(s[i]);
-  return out + "]";
 }
 
 }  // namespace
@@ -189,7 +184,7 @@ support::Expected<std::vector<File>> directory_files(const PackageInput& in) {
     if (shown > 6) holds += ", …";
     std::string sends;
     if (k < in.partition.cuts.size())
-      for (auto x : in.partition.cuts[k].live) sends += (sends.empty() ? "" : ", ") + shape_text(t.tensor(x).shape) + " " + std::string(model::short_name(t.tensor(x).dtype));
+      for (auto x : in.partition.cuts[k].live) sends += (sends.empty() ? "" : ", ") + model::shape_text(t.tensor(x).shape) + " " + std::string(model::short_name(t.tensor(x).dtype));
     stages.push_back(fmt::format("| {} | {} | {:.3g} | {} | {} |", k, holds, s.cost, bytes_text(static_cast<double>(s.parameter_bytes)), sends.empty() ? "–" : sends));
   }
   d.set("stage_rows", list_of(stages));

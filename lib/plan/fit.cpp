@@ -7,6 +7,7 @@
 
 #include "pipeline/position.h"
 #include "plan/plan.h"
+#include "model/shape.h"
 
 namespace shardwright::plan {
 namespace {
@@ -15,12 +16,6 @@ std::string joined(const std::vector<std::string>& v, const char* between) {
   std::string s;
   for (const auto& x : v) s += (s.empty() ? "" : between) + x;
   return s;
-}
-
-std::string shape_text(const std::vector<std::int64_t>& v) {
-  std::string s;
-  for (auto d : v) s += (s.empty() ? "" : ", ") + std::to_string(d);
-  return "[" + s + "]";
 }
 
 /// How much two keys have in common, for "did you mean".
@@ -38,7 +33,7 @@ std::size_t common(const std::vector<std::string>& a, const std::vector<std::str
 
 std::string sent(const Cut& c) {
   std::vector<std::string> s;
-  for (const Crossing& x : c.sends) s.push_back(x.name + shape_text(x.shape));
+  for (const Crossing& x : c.sends) s.push_back(x.name + model::shape_text(x.shape));
   return joined(s, " + ");
 }
 

@@ -9,17 +9,6 @@
 
 namespace shardwright::rewrite::stage {
 
-std::vector<Edit> explicit_super(const Function& f) {
-  std::vector<Edit> out;
-  if (!f.owner || f.parameters.empty()) return out;
-  program::walk_exprs(f.body, [&](const Expr* e) {
-    if (e->kind == ExprKind::Call && e->args.empty() && e->kids[0]->kind == ExprKind::Name && e->kids[0]->text == "super")
-      out.push_back({e->range, "super(" + f.owner->name + ", " + f.parameters[0].name + ")"});
-    return true;
-  });
-  return out;
-}
-
 namespace {
 
 class Writer {

@@ -20,7 +20,4 @@ struct Uses {
 /// The method of a frame in a stage, from `def`. `lo_view`/`hi_view`: the stage's cuts (nullptr at the ends).
 std::string method_text(const Context& c, const FrameSlice& f, const CutView* lo_view, const CutView* hi_view, const RenderText& render, Uses& uses);
 
-/// `super()` in text that moves into another class: an edit for each.
-std::vector<Edit> explicit_super(const Function& f);
-
 }  // namespace shardwright::rewrite::stage

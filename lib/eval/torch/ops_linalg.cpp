@@ -10,7 +10,8 @@ namespace {
 using model::Linearity;
 using model::Prim;
 
-std::string shape_text(const Shape& s) {
+/// "2x3", as torch writes the operands of a product.
+std::string product_text(const Shape& s) {
   std::string t;
   for (auto d : s) t += (t.empty() ? "" : "x") + std::to_string(d);
   return t;
@@ -47,7 +48,7 @@ Value matmul_of(Call& c, const std::string& first, const std::string& second) {
   if (a.shape.empty() || z.shape.empty()) c.in.raise("RuntimeError", "both arguments to matmul need to be at least 1D, but they are " + std::to_string(a.shape.size()) + "D and " + std::to_string(z.shape.size()) + "D", c.info.call);
   bool row = a.shape.size() == 1, column = z.shape.size() == 1;
   std::int64_t k = a.shape.back(), k2 = column ? z.shape[0] : z.shape[z.shape.size() - 2];
-  if (k != k2) c.in.raise("RuntimeError", "mat1 and mat2 shapes cannot be multiplied (" + shape_text(a.shape) + " and " + shape_text(z.shape) + ")", c.info.call);
+  if (k != k2) c.in.raise("RuntimeError", "mat1 and mat2 shapes cannot be multiplied (" + product_text(a.shape) + " and " + product_text(z.shape) + ")", c.info.call);
   Build b = c.build(Prim::Labelled);
   auto lead = [](const model::Tensor& t, std::size_t n) {
     return std::make_pair(Shape(t.shape.begin(), t.shape.end() - static_cast<std::ptrdiff_t>(n)), std::vector<char>(t.literal_one.begin(), t.literal_one.end() - static_cast<std::ptrdiff_t>(n)));

@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "eval/torch/compute.h"
+#include "model/shape.h"
 
 namespace shardwright::eval::torch {
 
@@ -35,12 +36,6 @@ int wrap_dim(Call& c, std::int64_t d, std::size_t rank) {
   return static_cast<int>(d < 0 ? d + n : d);
 }
 
-std::string shape_text(const Shape& s) {
-  std::string out = "[";
-  for (std::size_t i = 0; i < s.size(); ++i) out += (i ? ", " : "") + std::to_string(s[i]);
-  return out + "]";
-}
-
 /// Fills in -1; raises like PyTorch when it does not fit.
 void infer(Call& c, TensorId t, Shape& target) {
   std::int64_t n = model::numel(c.d.tensor(t)), known = 1;
@@ -50,7 +45,7 @@ void infer(Call& c, TensorId t, Shape& target) {
     else known *= target[i];
   }
   bool fits = hole >= 0 ? known != 0 && n % known == 0 : known == n;
-  if (!fits) c.in.raise("RuntimeError", "shape '" + shape_text(target) + "' is invalid for input of size " + std::to_string(n), c.info.call);
+  if (!fits) c.in.raise("RuntimeError", "shape '" + model::shape_text(target) + "' is invalid for input of size " + std::to_string(n), c.info.call);
   if (hole >= 0) target[static_cast<std::size_t>(hole)] = n / known;
 }
 
@@ -104,7 +99,7 @@ Value unflatten(Call& c) {
     if (p != -1) known *= p;
   for (auto& p : parts)
     if (p == -1 && known != 0) p = s[static_cast<std::size_t>(at)] / known;
-  if (count_of(parts) != static_cast<double>(s[static_cast<std::size_t>(at)])) c.in.raise("RuntimeError", "unflatten: Provided sizes " + shape_text(parts) + " don't multiply up to the size of dim " + std::to_string(at) + " (" + std::to_string(s[static_cast<std::size_t>(at)]) + ") in the input tensor", c.info.call);
+  if (count_of(parts) != static_cast<double>(s[static_cast<std::size_t>(at)])) c.in.raise("RuntimeError", "unflatten: Provided sizes " + model::shape_text(parts) + " don't multiply up to the size of dim " + std::to_string(at) + " (" + std::to_string(s[static_cast<std::size_t>(at)]) + ") in the input tensor", c.info.call);
   Shape target(s.begin(), s.begin() + at);
   std::vector<char> ones(c.d.tensor(t).literal_one.begin(), c.d.tensor(t).literal_one.begin() + at);
   target.insert(target.end(), parts.begin(), parts.end());
@@ -413,7 +408,7 @@ Value split(Call& c) {
     parts = sizes.values;
     std::int64_t total = 0;
     for (auto p : parts) total += p;
-    if (total != n) c.in.raise("RuntimeError", "split_with_sizes expects split_sizes to sum exactly to " + std::to_string(n) + " (input tensor's size at dimension " + std::to_string(dim) + "), but got split_sizes=" + shape_text(parts), c.info.call);
+    if (total != n) c.in.raise("RuntimeError", "split_with_sizes expects split_sizes to sum exactly to " + std::to_string(n) + " (input tensor's size at dimension " + std::to_string(dim) + "), but got split_sizes=" + model::shape_text(parts), c.info.call);
     if (sizes.whole) {
       args = c.d.size_args(sizes, SizeArg::SplitSizes, dim);
     } else {
@@ -731,7 +726,7 @@ TensorId concat_of(const Call& c, const std::string& name, const std::vector<Val
     const model::Tensor& x = d.tensor(t);
     for (std::size_t k = 0; k < out.shape.size(); ++k)
       if (x.shape.size() != out.shape.size() || (k != at && x.shape[k] != out.shape[k]))
-        c.in.raise("RuntimeError", "Sizes of tensors must match except in dimension " + std::to_string(dim) + ". Got " + shape_text(out.shape) + " and " + shape_text(x.shape) + " for tensor number " + std::to_string(i) + " in the list.", c.info.call);
+        c.in.raise("RuntimeError", "Sizes of tensors must match except in dimension " + std::to_string(dim) + ". Got " + model::shape_text(out.shape) + " and " + model::shape_text(x.shape) + " for tensor number " + std::to_string(i) + " in the list.", c.info.call);
     for (std::size_t k = 0; k < out.shape.size(); ++k) out.ones[k] = static_cast<char>(out.ones[k] && x.literal_one[k]);
     out.shape[at] += x.shape[at];
     ids.push_back(t);

@@ -28,6 +28,7 @@ def main():
         ("structure", [python, "tests/check_structure.py"]),
         ("unit tests (C++)", ["ctest", "--test-dir", a.build, "--output-on-failure", "-j2"]),
         ("command line and bad input", [python, "-m", "unittest", "discover", "-s", "tests/cli", "-p", "test_*.py"]),
+        ("lint: examples, fixes, formats, language server", [python, "-m", "unittest", "discover", "-s", "tests/lint", "-p", "test_*.py"]),
         ("axes and cuts against the prototype", [python, "tests/oracle/check.py", "--binary", a.binary, "--corpus", a.corpus]),
         ("trees against PyTorch", [python, "tests/corpus/check_tree.py", "--binary", a.binary, "--corpus", a.corpus]),
         ("operation rules against PyTorch", [python, "tests/oprules/check_ops.py", "--tool", str(Path(a.build) / "bin" / "unit_eval")]),

@@ -188,16 +188,11 @@ std::vector<Diagnostic> suppress(support::SourceManager& sm, const std::vector<s
         }
         fix.edits.push_back({{file, begin, end}, ""});
       } else {
-        for (const auto* c : unused) {
-          std::uint32_t end = c->range.end;
-          while (text[end] == ',' || is_space(text[end])) ++end;
-          std::uint32_t begin = c->range.begin;
-          if (text[end] == ']')
-            while (text[begin - 1] == ',' || is_space(text[begin - 1])) --begin;
-          fix.edits.push_back({{file, begin, end}, ""});
-        }
-        for (std::size_t i = 1; i < fix.edits.size(); ++i)  // neighbours that both reach over the comma between them
-          fix.edits[i].range.begin = std::max(fix.edits[i].range.begin, fix.edits[i - 1].range.end);
+        // All codes at once, so that the commas come out right; the rest of the comment stays.
+        std::string used;
+        for (const auto& c : s.codes)
+          if (c.used) used += (used.empty() ? "" : ", ") + c.text;
+        fix.edits.push_back({{file, s.codes.front().range.begin, s.codes.back().range.end}, used});
       }
       d.fix = std::move(fix);
       more.push_back(std::move(d));

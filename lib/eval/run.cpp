@@ -157,10 +157,32 @@ class Runner {
     return failure(class_name_ + " cannot be built: " + why + "; it takes (" + takes + "). Give arguments with --args 'name=value, …' or `args:` in the job file", where, "input");
   }
 
+  /// Inputs are handed over by position: each name must be that of the parameter it lands on.
+  void check_names(const Value& model, const program::Function& forward) {
+    std::vector<std::string> takes;
+    for (std::size_t i = 1; i < forward.parameters.size(); ++i) {
+      const auto& p = forward.parameters[i];
+      if (p.kind == program::Parameter::VarArgs) return;
+      if (p.kind != program::Parameter::VarKeywords && p.kind != program::Parameter::KeywordOnly && !p.name.empty()) takes.push_back(p.name);
+    }
+    std::string list;
+    for (const auto& t : takes) list += (list.empty() ? "" : ", ") + t;
+    for (std::size_t i = 0; i < job_.inputs.size(); ++i) {
+      const std::string& name = job_.inputs[i].first;
+      if (i < takes.size() && takes[i] == name) continue;
+      const bool known = std::find(takes.begin(), takes.end(), name) != takes.end();
+      std::string why = known ? "input '" + name + "' is number " + std::to_string(i + 1) + " of the inputs given, but parameter " + std::to_string(std::find(takes.begin(), takes.end(), name) - takes.begin() + 1)
+                              : "there is no parameter '" + name + "'";
+      throw Failed{failure(why + " in " + in_.type_of(model)->name + ".forward(" + list + "); give inputs under forward's names and in its order" +
+                               (known ? ", those between too, for example --input '" + (i < takes.size() ? takes[i] : name) + "==None'" : ""), forward.def_range, "input")};
+    }
+  }
+
   void check_inputs(const Value& model) {
     Value f = in_.type_of(model)->lookup("forward");
     if (!f.is(Kind::Function) || !job_.call.empty()) return;
     auto* fn = f.as<FunctionObj>();
+    if (!job_.keyword) check_names(model, *fn->def);
     std::vector<std::string> missing;
     std::size_t pos = 0;
     for (std::size_t i = 1; i < fn->def->parameters.size(); ++i) {

@@ -45,6 +45,8 @@ Run add_convert(CLI::App& app);
 Run add_verify(CLI::App& app);
 Run add_lint(CLI::App& app);
 Run add_explain(CLI::App& app);
+Run add_init(CLI::App& app);
+Run add_doctor(CLI::App& app);
 Run add_lsp(CLI::App& app);
 
 }  // namespace shardwright::cli

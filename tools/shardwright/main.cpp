@@ -34,6 +34,8 @@ int main(int argc, char** argv) {
   add(cli::add_verify(app));
   add(cli::add_lint(app));
   add(cli::add_explain(app));
+  add(cli::add_init(app));
+  add(cli::add_doctor(app));
   add(cli::add_lsp(app));
   try {
     app.parse(argc, argv);

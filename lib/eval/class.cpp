@@ -103,8 +103,6 @@ Value In::Impl::define_class(const Stmt* s, Env* env) {
   body->is_class = true;
   body->vars.set("__module__", in.str(env->globals->name));
   body->vars.set("__qualname__", in.str(d->name));
-  ActiveFrame* f = frame();
-  (void)f;
   exec_block(d->body, body);
   body->vars.erase("__qualname__");
   Value cls;

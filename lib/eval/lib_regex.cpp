@@ -23,10 +23,9 @@ struct MatchObj : HostObj {
   std::map<std::string, int> names;
   Value text;
   using HostObj::HostObj;
-  Value getattr(In& in, std::string_view n) override {
+  Value getattr(In&, std::string_view n) override {
     if (n == "string") return text;
     if (n == "lastindex") { for (std::size_t i = groups.size(); i-- > 1;) if (!groups[i].is_none()) return Value::integer(static_cast<std::int64_t>(i)); return Value::none(); }
-    (void)in;
     return {};
   }
 };

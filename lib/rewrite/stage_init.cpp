@@ -446,7 +446,7 @@ void InitSlice::sites() {
 void InitSlice::visit_sites(const Function* f, const Stmt* s, const Expr* e, bool ok) {
   if (!e || e->kind == ExprKind::Lambda) return;
   if (e->kind == ExprKind::Call) {
-    site(f, s, e, ok);
+    site(f, e, ok);
     const bool inner = ok && container_call(e);
     visit_sites(f, s, e->kids[0], false);
     for (const auto& a : e->args) visit_sites(f, s, a.value, inner || (container_call(e) && s->kind == StmtKind::Expression));
@@ -458,7 +458,7 @@ void InitSlice::visit_sites(const Function* f, const Stmt* s, const Expr* e, boo
   program::for_each_child(e, [&](const Expr* k) { visit_sites(f, s, k, ok && transparent); });
 }
 
-void InitSlice::site(const Function* f, const Stmt* s, const Expr* e, bool ok) {
+void InitSlice::site(const Function* f, const Expr* e, bool ok) {
   const Trace& t = c_.trace;
   struct Made { ModuleId m; bool held; bool partial; int index; };
   std::vector<Made> made;
@@ -500,7 +500,6 @@ void InitSlice::site(const Function* f, const Stmt* s, const Expr* e, bool ok) {
     (x.held ? held : other).insert(x.index);
     if (x.held) (x.partial ? partial : whole).insert(x.index);
   }
-  const auto total = made.size();
   // The specialiser picks the class by a counter where some objects are held in part.
   if (one_loop && loop && !partial.empty() && (partial.size() > 1 || !whole.empty()))
     if (counter_for(f, loop, clause)) used_counters_.insert(loop);
@@ -539,8 +538,6 @@ void InitSlice::site(const Function* f, const Stmt* s, const Expr* e, bool ok) {
   }
   edits_[f].push_back({{e->outer.file, e->outer.end, e->outer.end}, glue + "if " + cond + " else Absent()"});
   uses_absent_ = true;
-  (void)s;
-  (void)total;
 }
 
 // ---- loops over containers with gaps ------------------------------------------------------------------------------------------

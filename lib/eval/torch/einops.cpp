@@ -66,7 +66,6 @@ struct Length { std::int64_t value; const model::Sym* sym; const program::Expr* 
 
 Value transform(Domain& d, CallInfo& info, const std::string& which) {
   Interpreter& in = d.in;
-  std::size_t fixed = which == "reduce" ? 3 : 2;
   auto argument = [&](std::size_t i, const char* name) {
     if (i < info.args.size()) return info.args[i];
     Keyword* k = info.keyword(name);
@@ -79,7 +78,6 @@ Value transform(Domain& d, CallInfo& info, const std::string& which) {
     how = r.is(Kind::Str) ? r.str() : "";
     if (how.empty()) return in.unknown("einops.reduce with a function", info.call);
   }
-  (void)fixed;
   if (x.is_unknown()) return x;
   if (x.is(Kind::List) || x.is(Kind::Tuple)) x = d.call_op("torch.stack", {x}, info.call);
   if (!x.is(Kind::Tensor) || !pattern_value.is(Kind::Str)) return in.unknown("einops." + which + " of something that is not known", info.call);

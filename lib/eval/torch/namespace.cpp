@@ -75,7 +75,7 @@ void define_types(Domain& d, Interpreter& in) {
     return n;
   });
   // torch.Tensor(2, 3): uninitialised; torch.Tensor([1, 2]): of these numbers.
-  in.method(d.tensor_class, "__new__", [&d](Interpreter& in, CallInfo& info) -> Value {
+  in.method(d.tensor_class, "__new__", [&d](Interpreter&, CallInfo& info) -> Value {
     std::vector<Value> rest(info.args.begin() + 1, info.args.end());
     if (rest.size() == 1 && !rest[0].is_number()) {
       if (rest[0].is(Kind::Tensor)) return d.wrap(d.id(rest[0]));
@@ -83,7 +83,6 @@ void define_types(Domain& d, Interpreter& in) {
       return d.call_op("torch.tensor", rest, info.call, {}, {{"dtype", d.dtype_value(d.default_dtype), nullptr}});
     }
     if (rest.empty()) rest.push_back(Value::integer(0));
-    (void)in;
     return d.call_op("torch.empty", rest, info.call);
   });
   in.method(d.tensor_class, "__init__", [](Interpreter&, CallInfo&) { return Value::none(); });

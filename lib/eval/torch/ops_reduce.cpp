@@ -324,10 +324,7 @@ Value channels_whole(Call& c) {
 
 /// Two tensors broadcast, one dimension reduced.
 Value similarity(Call& c) {
-  TensorId a = c.tensor("x1"), z = c.tensor("x2");
   Value product = c.d.elementwise(c, c.name, {c.arg("x1"), c.arg("x2")}, {"x1", "x2"}, {c.expr("x1"), c.expr("x2")}, Linearity::Nonlinear, c.d.promote({c.arg("x1"), c.arg("x2")}));
-  (void)a;
-  (void)z;
   TensorId t = c.d.id(product);
   std::size_t rank = c.d.shape(t).size();
   int dim = c.signature.index("dim") >= 0 ? c.dim("dim", rank, 1) : static_cast<int>(rank) - 1;

@@ -54,8 +54,6 @@ support::Expected<Recheck> check_in(const TemporaryFolder& folder, const Analysi
     job.model = in.name + "_parallel:build_stage";
     job.python_path = a.file.job.python_path;
     job.python_path.insert(job.python_path.begin(), folder.path.string());
-    // Reading the size first runs the statement that sets its default; ours then stays.
-    job.setup = fmt::format("import shardwright.parallel\nshardwright.parallel.tp_size()\nshardwright.parallel.TP = {}\n", grid.tp);
     job.build = fmt::format("build_stage({})", k);
     job.train = a.file.job.train;
     std::string receive, call;
@@ -83,6 +81,7 @@ support::Expected<Recheck> check_in(const TemporaryFolder& folder, const Analysi
     eval::Options options;
     options.rules = a.rules;
     options.syntax = a.syntax;
+    options.watch.tp = grid.tp;
     auto traced = eval::trace(job, options, sm);
     if (!traced) {
       support::Diagnostic d = traced.error();

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "eval/interpreter.h"
+#include "eval/observer.h"
 #include "model/trace.h"
 #include "python/syntax.h"
 #include "support/result.h"
@@ -42,10 +43,18 @@ struct Job {
   std::int64_t seed = 0;
 };
 
+/// A run of parallel code as one rank sees it.
+struct Watch {
+  Observer* observer = nullptr;                            ///< must outlive the run
+  int tp = 1, rank = 0;                                    ///< what descriptions of parallel layers take as their group
+  bool parallel_libraries = false;                         ///< imports of parallel libraries are answered by rules/parallel
+};
+
 struct Options {
   std::int64_t max_steps = 20'000'000;
   std::shared_ptr<const rules::Database> rules;  ///< null: the embedded ones
   std::shared_ptr<python::Syntax> syntax;   ///< shared between traces with one SourceManager; null: its own
+  Watch watch;
 };
 
 /// Parses "f32[1,72,?]~rand", "i64[2,16]<128", "i64[4]2..128", "=None".

@@ -19,7 +19,8 @@ std::optional<std::vector<Value>> tensor_list(Call& c, std::string_view param) {
   else if (v.is(Kind::Tensor)) items = c.d.iterate(c.in, v, nullptr);
   else if (v.is_unknown()) return std::nullopt;
   else items = c.in.to_vector(v, c.info.call);
-  for (const Value& x : items) {
+  for (Value& x : items) {
+    take_first(c.d, x, c.info.call);
     if (x.is_unknown()) return std::nullopt;
     if (!x.is(Kind::Tensor)) c.in.raise("TypeError", "expected Tensor as element in argument 0, but got " + c.in.type_of(x)->name, c.info.call);
   }

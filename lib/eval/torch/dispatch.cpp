@@ -79,6 +79,86 @@ Value Domain::call_op(const std::string& qualified, std::vector<Value> args, con
 }
 
 Value Domain::run(const rules::OpRule& rule, const std::string& qualified, CallInfo& info) {
+  if (!observer) return execute(rule, qualified, info);
+  // Sizes of one rank and of the whole may meet here: the observer says which operands to take as whole, once.
+  for (Value& v : info.args) take_first(*this, v, info.call);
+  for (Keyword& k : info.kwargs) take_first(*this, k.value, info.call);
+  std::optional<PyError> error;
+  CallInfo again = info;
+  try {
+    return execute(rule, qualified, info);
+  } catch (PyError& e) {
+    if (repairing_ || !in.isinstance(e.exception, in.builtin_class("RuntimeError"))) throw;
+    error = e;
+  }
+  if (auto result = repair(rule, qualified, again, *error)) return *result;
+  throw PyError(*error);
+}
+
+std::optional<Value> Domain::repair(const rules::OpRule& rule, const std::string& qualified, CallInfo& info, const PyError& error) {
+  Failure f;
+  f.name = rule.names[0];
+  f.site = in.site(info.call);
+  f.module = module_stack.empty() ? -1 : module_stack.back();
+  f.message = in.describe(error);
+  const bool direct = f.site.direct;
+  auto collect = [&](const Value& v, const std::string& param, const program::Expr* e) {
+    if (v.is(Kind::Tensor)) f.operands.push_back({id(v), param, direct ? e : nullptr, false});
+    else if (v.is(Kind::Tuple) || v.is(Kind::List))
+      for (const Value& x : v.as<SeqObj>()->items)
+        if (x.is(Kind::Tensor)) f.operands.push_back({id(x), param, nullptr, false});
+  };
+  std::vector<Value> numbers;
+  std::vector<const program::Expr*> number_exprs;
+  for (std::size_t i = 0; i < info.args.size(); ++i) {
+    collect(info.args[i], i < rule.signature.size() ? rule.signature[i].name : "", info.expr(i));
+    if (i > 0 && !info.args[i].is(Kind::Tensor)) numbers.push_back(info.args[i]), number_exprs.push_back(direct ? info.expr(i) : nullptr);
+  }
+  for (const Keyword& k : info.kwargs) collect(k.value, k.name, k.expr);
+  if (Sizes s = sizes(numbers, number_exprs); !s.unknown) {
+    f.sizes = size_args(s);
+    // unflatten(dim, sizes): the first number is no size.
+    if (f.name.ends_with("unflatten") && numbers.size() == 2)
+      if (Sizes inner = sizes({numbers[1]}, {number_exprs[1]}); !inner.unknown) f.sizes = size_args(inner);
+  }
+  auto shapes = observer->repair(f);
+  if (shapes.empty()) return std::nullopt;
+  std::map<TensorId, Value> instead;
+  for (auto& [t, shape] : shapes) {
+    Build b(*this, "shardwright.assumed", Prim::Opaque, f.site);
+    b.operand(t, "input");
+    instead[t] = wrap(b.done({{shape, tensor(t).dtype, {}}})[0]);
+  }
+  auto replace = [&](Value& v) {
+    if (v.is(Kind::Tensor)) {
+      if (auto at = instead.find(id(v)); at != instead.end()) v = at->second;
+    } else if (v.is(Kind::Tuple) || v.is(Kind::List)) {
+      std::vector<Value> items = v.as<SeqObj>()->items;
+      bool any = false;
+      for (Value& x : items)
+        if (x.is(Kind::Tensor))
+          if (auto at = instead.find(id(x)); at != instead.end()) x = at->second, any = true;
+      if (any) v = in.list(std::move(items));
+    }
+  };
+  for (Value& v : info.args) replace(v);
+  for (Keyword& k : info.kwargs) replace(k.value);
+  struct Flag { bool& f; explicit Flag(bool& x) : f(x) { f = true; } ~Flag() { f = false; } } flag(repairing_);
+  try {
+    Value result = execute(rule, qualified, info);
+    std::vector<TensorId> ids;
+    if (result.is(Kind::Tensor)) ids.push_back(id(result));
+    else if (result.is(Kind::Tuple) || result.is(Kind::List))
+      for (const Value& x : result.as<SeqObj>()->items)
+        if (x.is(Kind::Tensor)) ids.push_back(id(x));
+    observer->repaired(f, ids);
+    return result;
+  } catch (PyError&) {
+    return std::nullopt;
+  }
+}
+
+Value Domain::execute(const rules::OpRule& rule, const std::string& qualified, CallInfo& info) {
   for (const Value& v : info.args)
     if (v.is_unknown()) return v;
   for (const Keyword& k : info.kwargs)

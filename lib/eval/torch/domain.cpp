@@ -84,6 +84,7 @@ std::vector<TensorId> Build::done(std::vector<Out> outs) {
   }
   op.outputs = ids;
   trace.ops.push_back(std::move(op));
+  if (d.observer) d.observer->recorded(trace.ops.back());
   return ids;
 }
 

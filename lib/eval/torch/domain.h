@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "eval/interpreter.h"
+#include "eval/observer.h"
 #include "model/trace.h"
 #include "rules/rules.h"
 
@@ -110,6 +111,9 @@ class Domain final : public TensorHooks {
   std::unordered_map<TensorId, TensorId> view_of;
   std::unordered_map<TensorId, std::vector<TensorId>> views;
   std::unordered_map<TensorId, TensorId> overwritten;
+  Observer* observer = nullptr;
+  /// The ranks that descriptions of parallel layers see (rules/layers/shardwright, rules/parallel): see parallel.cpp.
+  struct Parallel { int tp = 1, rank = 0; TensorId tp_size = -1, tp_rank = -1; ClassObj* result_class = nullptr; } parallel;
 
   // ---- tensors ---------------------------------------------------------------------------------------------------------
   const model::Tensor& tensor(TensorId t) const { return in.trace.tensor(t); }
@@ -182,8 +186,14 @@ class Domain final : public TensorHooks {
   std::unordered_map<const rules::OpRule*, std::unique_ptr<Signature>> signatures_;
   std::unordered_map<std::string, Value> natives_;
   Value run(const rules::OpRule& rule, const std::string& qualified, CallInfo& info);
+  Value execute(const rules::OpRule& rule, const std::string& qualified, CallInfo& info);
   Value pattern(Call& c);
+  std::optional<Value> repair(const rules::OpRule& rule, const std::string& qualified, CallInfo& info, const PyError& error);
+  bool repairing_ = false;
 };
+
+/// Where a parallel layer's pair stands for a tensor: its first element, and the observer is told.
+void take_first(Domain& d, Value& v, const program::Expr* at);
 
 /// Domain of an interpreter that register_torch has seen.
 Domain& domain(Interpreter& in);
@@ -203,6 +213,7 @@ void concat(Domain& d, const std::vector<TensorId>& in, int dim, TensorId out);
 void register_namespace(Domain& d);   ///< torch, torch.nn.functional, dtypes, devices, modes
 void register_module_class(Domain& d);///< torch.nn.Module, Parameter
 void register_einops(Domain& d);
-void register_sources(Domain& d);     ///< rules/layers/**.py
+void register_parallel(Domain& d);    ///< _shardwright: what descriptions of parallel layers are made of
+void register_sources(Domain& d, std::string_view folder);  ///< rules/<folder>**.py
 
 }  // namespace shardwright::eval::torch

@@ -22,6 +22,7 @@ Value Domain::binary(Interpreter&, std::string_view op, const Value& a0, const V
   if (b.is_unknown()) return b;
   auto at = operators().find(op);
   if (at == operators().end()) return Value::not_implemented();
+  for (Value* v : {&a, &b}) take_first(*this, *v, site);
   for (Value* v : {&a, &b})
     if (v->is(Kind::Host)) {
       Value t = call_op("torch.as_tensor", {*v}, site);
@@ -244,6 +245,7 @@ bool Domain::setattr(Interpreter&, const Value& t, std::string_view name, const 
       own.shape = tensor(id(v)).shape;
       own.dtype = tensor(id(v)).dtype;
       own.literal_one.assign(own.shape.size(), 0);
+      if (observer) observer->became(own.id, id(v));
     } else {
       o->id = id(v);
     }
@@ -254,6 +256,7 @@ bool Domain::setattr(Interpreter&, const Value& t, std::string_view name, const 
     return true;
   }
   if (name == "grad") return true;
+  if (observer && !v.is_none() && in.truth(v).value_or(true)) observer->marked(id(t), std::string(name));
   return false;
 }
 

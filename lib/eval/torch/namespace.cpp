@@ -100,6 +100,7 @@ void define_types(Domain& d, Interpreter& in) {
     model::Tensor& t = in.trace.tensors[static_cast<std::size_t>(id)];
     t.requires_grad = in.truth(grad).value_or(true) && model::is_floating(t.dtype);
     t.from_parameter = true;
+    if (d.observer && data.is(Kind::Tensor)) d.observer->became(id, d.id(data));
     Value cls = info.args.empty() ? Value::none() : info.args[0];
     return d.wrap(id, cls.is(Kind::Class) ? cls.as<ClassObj>() : d.parameter_class);
   });

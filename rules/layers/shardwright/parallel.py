@@ -3,42 +3,40 @@
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
-
-TP = 1  # set by the job that analyses
-
-
-def tp_size():
-    return TP
-
-
-def tp_rank():
-    return 0
+from _shardwright import layout, mark, note, rank as tp_rank, region, result, tp as tp_size
 
 
 def _local(size, what="dimension"):
-    if size % TP != 0:
-        raise ValueError(f"{what} of size {size} cannot be divided over {TP} ranks")
-    return size // TP
+    if size % tp_size() != 0:
+        raise ValueError(f"{what} of size {size} cannot be divided over {tp_size()} ranks")
+    return size // tp_size()
 
 
 def copy_to_tensor_model_parallel_region(x):
-    return x
+    return region("copy_to", x)
 
 
 def reduce_from_tensor_model_parallel_region(x):
-    return x
+    return region("reduce_from", x)
 
 
 def gather_from_tensor_model_parallel_region(x, dim=-1, sizes=None):
-    return torch.cat([x] * TP, dim=dim) if TP > 1 else x
+    return region("gather", x, dim)
 
 
 def scatter_to_tensor_model_parallel_region(x, dim=-1, sizes=None):
-    return local_slice(x, dim)
+    return local_slice(x, dim, sizes=sizes)
 
 
 def local_slice(x, dim, factors=None, sizes=None):
-    return x.narrow(dim, 0, _local(x.shape[dim])) if TP > 1 else x
+    return _cut(region("scatter", x, dim, x.shape[dim]), dim, factors, sizes)
+
+
+def _cut(tensor, dim, factors, segments):
+    """How the blocks of a dimension lie: `factors` whole outer blocks, or segments."""
+    if segments is not None or isinstance(factors, (tuple, list)):
+        return layout(tensor, dim, 0)
+    return layout(tensor, dim, factors) if factors is not None else tensor
 
 
 def local_sizes(sizes, dim):
@@ -48,11 +46,19 @@ def local_sizes(sizes, dim):
 
 
 def row_parallel(function, x, weight, bias=None, *args, **kwargs):
-    return function(x, weight, bias, *args, **kwargs)
+    y = region("reduce_from", function(x, weight, None, *args, **kwargs))
+    if bias is None:
+        return y
+    if function is not F.linear and y.dim() > 1:
+        bias = bias.reshape(-1, *([1] * (weight.dim() - 2)))
+    return y + bias
 
 
 def sharded_random(function, *args, **kwargs):
-    return function(*args, **kwargs)
+    note("rng", "enter")
+    out = function(*args, **kwargs)
+    note("rng", "leave")
+    return out
 
 
 def keep_slices(module):
@@ -68,6 +74,8 @@ class whole_parameters:  # sizes are local from the start here
 
 
 def sum_gradients_over_tp(target):
+    for parameter in target.parameters() if isinstance(target, nn.Module) else [target]:
+        mark(parameter, "sum_gradients_over_tp")
     return target
 
 
@@ -79,10 +87,8 @@ def rebind(callee, cls):
 
 
 def shard_parameter(tensor, dim, factors=None, segments=None):
-    if TP == 1:
-        return tensor
-    local = tensor.narrow(dim, 0, _local(tensor.shape[dim]))
-    return nn.Parameter(local) if isinstance(tensor, nn.Parameter) else local
+    local = region("scatter", tensor, dim, tensor.shape[dim])
+    return _cut(nn.Parameter(local) if isinstance(tensor, nn.Parameter) else local, dim, factors, segments)
 
 
 def shard_module(module, **parameters):
@@ -92,12 +98,13 @@ def shard_module(module, **parameters):
         for step in path[:-1]:
             owner = getattr(owner, step)
         tensor = getattr(owner, path[-1], None)
-        if tensor is None or TP == 1:
+        if tensor is None or tp_size() == 1:
             continue
         dim = how if isinstance(how, int) else how["dim"] if isinstance(how, dict) else how[0]
         dim = dim % tensor.dim()
         full = tensor.shape[dim]
-        setattr(owner, path[-1], shard_parameter(tensor, dim))
+        outer = None if isinstance(how, (int, dict)) or len(how) < 2 else how[1]
+        setattr(owner, path[-1], shard_parameter(tensor, dim, outer))
         _fix_sizes(owner, path[-1], dim, full)
     return module
 
@@ -105,13 +112,13 @@ def shard_module(module, **parameters):
 def _fix_sizes(module, name, dim, full):
     if name == "weight" and isinstance(module, (nn.LayerNorm, nn.RMSNorm)):
         shape = list(module.normalized_shape)
-        shape[dim] = full // TP
+        shape[dim] = full // tp_size()
         module.normalized_shape = tuple(shape)
     elif name == "weight" and getattr(module, "groups", 1) > 1 and dim == 0:
-        module.groups = module.groups // TP
-        module.in_channels, module.out_channels = module.in_channels // TP, module.out_channels // TP
+        module.groups = module.groups // tp_size()
+        module.in_channels, module.out_channels = module.in_channels // tp_size(), module.out_channels // tp_size()
     elif name == "weight" and isinstance(module, nn.GroupNorm):
-        module.num_channels, module.num_groups = full // TP, module.num_groups // TP
+        module.num_channels, module.num_groups = full // tp_size(), module.num_groups // tp_size()
 
 
 class Absent(nn.Module):
@@ -158,13 +165,18 @@ class ColumnParallelLinear(nn.Linear):
                  return_bias=True, config=None, init_method=None, device=None, dtype=None):
         super().__init__(in_features, _local(out_features, "out_features"), bias)
         self.out_features = out_features
-        self.gather_output, self.return_bias = gather_output, return_bias
+        self.gather_output, self.return_bias, self.disable_grad_reduce = gather_output, return_bias, disable_grad_reduce
+        for parameter in self.parameters():
+            layout(parameter, 0, stride if segments is None else 0)
 
     def forward(self, x):
+        x = region("column_input", x)
+        if not self.disable_grad_reduce:
+            x = region("copy_to", x)
         y = F.linear(x, self.weight, self.bias)
         if self.gather_output:
             y = gather_from_tensor_model_parallel_region(y)
-        return (y, None) if self.return_bias else y
+        return result(y, None) if self.return_bias else y
 
 
 class RowParallelLinear(nn.Linear):
@@ -172,13 +184,15 @@ class RowParallelLinear(nn.Linear):
                  return_bias=True, config=None, init_method=None, device=None, dtype=None):
         super().__init__(_local(in_features, "in_features"), out_features, bias)
         self.in_features = in_features
-        self.input_is_parallel, self.return_bias = input_is_parallel, return_bias
+        self.input_is_parallel, self.return_bias, self.skip_bias_add = input_is_parallel, return_bias, skip_bias_add
+        layout(self.weight, 1, stride if segments is None else 0)
 
     def forward(self, x):
-        if not self.input_is_parallel:
-            x = local_slice(x, -1)
-        y = F.linear(x, self.weight, self.bias)
-        return (y, None) if self.return_bias else y
+        x = region("row_input" if self.input_is_parallel else "scatter", x, -1, self.in_features)
+        y = region("reduce_from", F.linear(x, self.weight))
+        if self.bias is not None and not self.skip_bias_add:
+            y = y + self.bias
+        return result(y, self.bias if self.skip_bias_add else None) if self.return_bias else y
 
 
 class VocabParallelEmbedding(nn.Module):
@@ -188,7 +202,7 @@ class VocabParallelEmbedding(nn.Module):
         self.weight = nn.Parameter(torch.empty(_local(num_embeddings, "num_embeddings"), embedding_dim))
 
     def forward(self, ids):
-        return F.embedding(ids, self.weight)
+        return region("reduce_from", region("vocab", F.embedding(ids, self.weight)))
 
 
 class ParallelMultiheadAttention(nn.Module):
@@ -216,10 +230,17 @@ class ParallelMultiheadAttention(nn.Module):
             self.in_proj_bias = nn.Parameter(torch.empty(3 * local))
         else:
             self.register_parameter("in_proj_bias", None)
+        for packed in (self.in_proj_weight if self._qkv_same_embed_dim else None, self.in_proj_bias):
+            if packed is not None:
+                layout(packed, 0, 3)
         self.out_proj = RowParallelLinear(embed_dim, embed_dim, bias=bias, return_bias=False)
 
     def forward(self, query, key, value, key_padding_mask=None, need_weights=True, attn_mask=None, average_attn_weights=True, is_causal=False):
         local = _local(self.embed_dim)
+        same, other = query is key, key is value
+        query = region("copy_to", query)
+        key = query if same else region("copy_to", key)
+        value = key if other else region("copy_to", value)
         if self._qkv_same_embed_dim:
             wq, wk, wv = self.in_proj_weight.chunk(3)
         else:
@@ -244,7 +265,7 @@ class ParallelMultiheadAttention(nn.Module):
             y = y.transpose(0, 1)
         if not need_weights:
             return y, None
-        weights = weights.mean(1) if average_attn_weights else gather_from_tensor_model_parallel_region(weights, 1)
+        weights = region("reduce_from", weights.mean(1)) if average_attn_weights else gather_from_tensor_model_parallel_region(weights, 1)
         return y, weights if batched else weights.squeeze(0)
 
 
@@ -254,7 +275,7 @@ class ShardedDropout(nn.Module):
         self.p = p
 
     def forward(self, x):
-        return F.dropout(x, self.p, self.training)
+        return sharded_random(F.dropout, x, self.p, self.training)
 
 
 def _parallel_convolution(base, kind):
@@ -270,10 +291,28 @@ def _parallel_convolution(base, kind):
             local_in = in_channels if kind == "column" else _local(in_channels, "in_channels")
             local_out = out_channels if kind == "row" else _local(out_channels, "out_channels")
             super().__init__(local_in, local_out, *args, **kwargs)
+            self.disable_grad_reduce = disable_grad_reduce
+            turned = isinstance(self, nn.modules.conv._ConvTransposeNd)
+            layout(self.weight, {"column": int(turned), "row": 1 - int(turned), "group": 0}[kind], shard_stride)
+            if self.bias is not None and kind != "row":
+                layout(self.bias, 0, shard_stride)
 
         def forward(self, x, *args, **kwargs):
+            if kind == "column" and not self.disable_grad_reduce:
+                x = region("copy_to", x)
+            elif kind == "row":
+                if not self.input_is_parallel:
+                    x = region("scatter", x, 1)
+                bias, self.bias = self.bias, None
+                y = region("reduce_from", super().forward(x, *args, **kwargs))
+                self.bias = bias
+                if bias is not None:
+                    y = y + bias.reshape(-1, *([1] * (self.weight.dim() - 2)))
+                return result(y, None) if self.return_bias else y
             y = super().forward(x, *args, **kwargs)
-            return (y, None) if self.return_bias else y
+            if kind == "column" and self.gather_output:
+                y = region("gather", y, 1)
+            return result(y, None) if self.return_bias else y
 
     return ParallelConvolution
 

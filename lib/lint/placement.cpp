@@ -1,0 +1,541 @@
+#include "lint/placement.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "lint/regroup.h"
+
+namespace shardwright::lint {
+
+using model::Linearity;
+using model::Origin;
+using model::Prim;
+using model::Tensor;
+using support::Severity;
+
+namespace {
+std::size_t index(std::int32_t i) { return static_cast<std::size_t>(i); }
+}  // namespace
+
+std::string last_part(const std::string& name) { return name.substr(name.rfind('.') + 1); }
+
+bool is_nonlinear_name(const std::string& name) {
+  static const std::set<std::string> names{"gelu", "relu", "silu", "sigmoid", "tanh", "softmax", "log_softmax", "layer_norm", "rms_norm", "group_norm", "exp", "log", "pow", "square", "sqrt",
+                                           "rsqrt", "abs", "dropout", "leaky_relu", "elu", "mish", "softplus", "hardswish", "hardsigmoid", "normalize", "cross_entropy", "mse_loss", "relu6", "selu", "logsigmoid",
+                                           "batch_norm", "instance_norm", "scaled_dot_product_attention", "erf", "reciprocal", "cosine_similarity", "clamp"};
+  return names.count(last_part(name)) > 0;
+}
+
+Propagator::Propagator(model::Trace& trace, const support::SourceManager& sources, Findings& findings, int tp) : trace_(trace), sources_(sources), findings_(findings), tp_(tp) {}
+
+void Propagator::begin() {
+  wanted.clear();
+  wants_rank = wanted_integers = false;
+  wanted_input = -1;
+  partial_gradient_.clear();
+  rng_depth_ = 0;
+}
+
+// ---- places ------------------------------------------------------------------------------------------------------------------
+
+Place Propagator::plain(TensorId t) const {
+  Place p;
+  for (auto n : trace_.tensor(t).shape) p.dims.push_back({Factor{n, -1, -1, false}});
+  return p;
+}
+
+Place Propagator::unknown(TensorId t) const {
+  Place p = plain(t);
+  p.known = false;
+  return p;
+}
+
+const Place& Propagator::place(TensorId t) {
+  if (places_.size() <= index(t)) places_.resize(trace_.tensors.size() + 64);
+  Place& p = places_[index(t)];
+  if (p.dims.size() != trace_.tensor(t).shape.size()) p = plain(t);
+  return p;
+}
+
+void Propagator::set(TensorId t, Place p) {
+  place(t);
+  places_[index(t)] = std::move(p);
+}
+
+void Propagator::input(TensorId t, int number, const std::set<int>& sharded) {
+  Place p = plain(t);
+  for (std::size_t d = 0; d < p.dims.size(); ++d) {
+    made_.emplace_back(number, static_cast<int>(d));
+    p.dims[d][0].made = static_cast<int>(made_.size()) - 1;
+    if (sharded.count(static_cast<int>(d))) p.dims[d][0].shard = new_shard({}, -1, "the input");
+  }
+  set(t, std::move(p));
+}
+
+bool Propagator::sharded(const Place& p, std::size_t dim) const {
+  return dim < p.dims.size() && std::any_of(p.dims[dim].begin(), p.dims[dim].end(), [](const Factor& f) { return f.shard >= 0; });
+}
+bool Propagator::any_sharded(const Place& p) const {
+  for (std::size_t d = 0; d < p.dims.size(); ++d)
+    if (sharded(p, d)) return true;
+  return false;
+}
+std::int64_t Propagator::whole(const Place& p, std::size_t dim) const {
+  std::int64_t n = 1;
+  for (const Factor& f : p.dims[dim]) n *= f.size;
+  return sharded(p, dim) ? n * tp_ : n;
+}
+bool Propagator::sharded(TensorId t, int dim) {
+  const Place& p = place(t);
+  return p.known && sharded(p, static_cast<std::size_t>(dim));
+}
+
+int Propagator::new_shard(support::Range where, ModuleId layer, std::string what) {
+  shards_.push_back({where, layer, std::move(what)});
+  return static_cast<int>(shards_.size()) - 1;
+}
+
+double Propagator::evaluate(const model::Sym* s, double fallback) const {
+  if (!s) return fallback;
+  using S = model::Sym;
+  auto both = [&](auto f) {
+    double a = evaluate(s->a, s->a ? s->a->value : NAN), b = evaluate(s->b, s->b ? s->b->value : NAN);
+    return std::isnan(a) || std::isnan(b) ? NAN : f(a, b);
+  };
+  switch (s->kind) {
+    case S::Const: return s->value;
+    case S::Dim: {
+      const std::string& name = trace_.tensor(s->tensor).name;
+      if (name == eval::tp_size_name) return 1;
+      if (name == eval::tp_rank_name) return 0;
+      const Place& p = const_cast<Propagator*>(this)->place(s->tensor);
+      if (!p.known) return NAN;
+      return s->dim >= 0 && index(s->dim) < p.dims.size() ? static_cast<double>(whole(p, index(s->dim))) : s->value;
+    }
+    case S::Add: return both([](double a, double b) { return a + b; });
+    case S::Sub: return both([](double a, double b) { return a - b; });
+    case S::Mul: return both([](double a, double b) { return a * b; });
+    case S::FloorDiv: return both([](double a, double b) { return b == 0 ? NAN : std::floor(a / b); });
+    case S::TrueDiv: return both([](double a, double b) { return b == 0 ? NAN : a / b; });
+    case S::Mod: return both([](double a, double b) { return b == 0 ? NAN : a - b * std::floor(a / b); });
+    case S::Pow: return both([](double a, double b) { return std::pow(a, b); });
+    case S::Min: return both([](double a, double b) { return std::min(a, b); });
+    case S::Max: return both([](double a, double b) { return std::max(a, b); });
+    case S::Neg: return -evaluate(s->a, NAN);
+    case S::Other: return NAN;
+  }
+  return NAN;
+}
+
+/// What a size given to an operation would be in the whole program; the size itself where nothing says otherwise.
+std::int64_t Propagator::whole_size(const model::Sym* s, std::int64_t value) const {
+  double v = evaluate(s, static_cast<double>(value));
+  return std::isnan(v) ? value : static_cast<std::int64_t>(std::llround(v));
+}
+
+bool Propagator::at_rest(const Op& op) const { return op.frame < 0 || trace_.frame(op.frame).init; }
+
+// ---- what the run tells ------------------------------------------------------------------------------------------------------
+
+void Propagator::became(TensorId parameter, TensorId from) {
+  Place p = place(from);
+  p.entered = false;
+  p.partial = -1;
+  if (p.dims.size() == trace_.tensor(parameter).shape.size()) set(parameter, std::move(p));
+}
+
+void Propagator::marked(TensorId t, const std::string& name) {
+  if (name.rfind("layout ", 0) != 0) {
+    marks_[t].insert(name);
+    return;
+  }
+  int dim = 0;
+  long long outer = 1;
+  if (std::sscanf(name.c_str(), "layout %d %lld", &dim, &outer) != 2) return;
+  Place p = place(t);
+  const int rank = static_cast<int>(p.dims.size());
+  if (rank == 0) return;
+  dim = (dim % rank + rank) % rank;
+  Dim& d = p.dims[index(dim)];
+  if (d.size() != 1 || d[0].shard < 0) return;
+  if (outer <= 0) d[0].mixed = true;
+  else if (outer > 1 && d[0].size % outer == 0) d = {Factor{outer, -1, -1, false}, Factor{d[0].size / outer, d[0].shard, -1, false}};
+  set(t, std::move(p));
+}
+
+void Propagator::recorded(const Op& op) {
+  if (places_.size() < trace_.tensors.size()) places_.resize(trace_.tensors.size() + 256);
+  for (TensorId t : op.outputs) places_[index(t)] = {};  // ids are new
+  if (op.name.rfind("shardwright.", 0) == 0) return region(op, op.name.substr(12));
+  switch (op.prim) {
+    case Prim::Create: create(op); break;
+    case Prim::Reshape: reshape(op); break;
+    case Prim::Split: split(op); break;
+    case Prim::Concat: concat(op); break;
+    case Prim::Labelled: labelled(op); break;
+    case Prim::Opaque: {
+      bool fine = true;
+      for (const auto& o : op.inputs) {
+        const Place& p = place(o.tensor);
+        fine = fine && p.known && p.partial < 0 && !any_sharded(p);
+      }
+      for (TensorId t : op.outputs) set(t, fine ? plain(t) : unknown(t));
+      break;
+    }
+  }
+  if (!op.random.empty()) random(op);
+}
+
+/// Sizes that would be tp times as large without tensor parallelism: this rank's share, made so on purpose.
+void Propagator::create(const Op& op) {
+  for (TensorId t : op.outputs) {
+    Place p = plain(t);
+    if (!op.inputs.empty()) {  // zeros_like and friends
+      const Place& like = place(op.inputs[0].tensor);
+      if (like.dims.size() == p.dims.size() && trace_.tensor(op.inputs[0].tensor).shape == trace_.tensor(t).shape) p = like, p.partial = -1, p.entered = false, p.since = -1;
+    }
+    for (const auto& a : op.size_args)
+      for (std::size_t i = 0; i < a.values.size() && i < a.syms.size(); ++i) {
+        const std::size_t d = index(a.dim) + i;
+        if (d >= p.dims.size() || !a.syms[i] || a.values[i] <= 0) continue;
+        if (whole_size(a.syms[i], a.values[i]) == a.values[i] * tp_ && !sharded(p, d)) {
+          p.dims[d] = {Factor{a.values[i], -1, -1, false}};
+          p.dims[d][0].shard = new_shard(op.site ? op.site->range : support::Range{}, -1, "made with this rank's size");
+        }
+      }
+    set(t, std::move(p));
+  }
+}
+
+void Propagator::reshape(const Op& op) {
+  const TensorId in = op.inputs[0].tensor, out = op.outputs[0];
+  const Place p = place(in);
+  if (!p.known) return set(out, unknown(out));
+  Place result = plain(out);
+  result.partial = p.partial;
+  result.entered = p.entered;
+  result.since = p.since;
+  Regroup r = regroup_view(*this, trace_, op, p, tp_);
+  if (r.verdict == Regroup::Unknown) return set(out, unknown(out));
+  result.dims = std::move(r.dims);
+  if (!at_rest(op)) {
+    const auto where = range_of(op);
+    auto notes = origin(p);
+    if (r.verdict == Regroup::Contiguous) {
+      findings_.add(Severity::Warning, "SW107", where,
+                    "a contiguous share of a fused dimension is taken apart as (" + std::to_string(r.pieces) + ", …): rank 0 holds all of the first part and none of the last; cut each part by itself (stride=" +
+                        std::to_string(r.pieces) + ", separate layers, or heads outermost)", notes);
+    } else if (r.verdict == Regroup::NotLocal) {
+      report_size(op, r, p);
+      return set(out, unknown(out));
+    }
+  }
+  set(out, std::move(result));
+}
+
+void Propagator::report_size(const Op& op, const Regroup& r, const Place& p) {
+  std::string given = r.expr ? std::string(sources_.text(r.expr->range)) : std::to_string(r.given);
+  std::string message = given + " = " + std::to_string(r.given) + " is the whole's size, but " + name_of(op.inputs[0].tensor) + " holds this rank's share: " + std::to_string(r.needed) + " (" + given + " // tp) expected";
+  if (r.hole) message += "; the -1 resolves to " + std::to_string(r.hole_value) + " instead of " + std::to_string(r.hole_wanted) + ", silently";
+  findings_.add(Severity::Error, "SW106", range_of(op), message, origin(p));
+}
+
+void Propagator::split(const Op& op) {
+  const Place p = place(op.inputs[0].tensor);
+  const std::size_t d = index(op.dim);
+  bool unsure = !p.known || d >= p.dims.size();
+  Dim piece;
+  bool contiguous = false;
+  if (!unsure && sharded(p, d)) {
+    const Dim& f = p.dims[d];
+    const bool equal = std::all_of(op.sizes.begin(), op.sizes.end(), [&](auto n) { return n == op.sizes[0]; });
+    if (equal && f.size() > 1 && f[0].shard < 0 && f[0].size == static_cast<std::int64_t>(op.sizes.size())) piece.assign(f.begin() + 1, f.end());
+    else if (f[0].shard >= 0 && f[0].mixed) piece = {Factor{0, f[0].shard, -1, true}};
+    else if (f.size() == 1 && f[0].shard >= 0 && op.sizes.size() > 1) piece = {Factor{0, f[0].shard, -1, false}}, contiguous = true;
+    else unsure = op.sizes.size() > 1;
+  }
+  for (std::size_t k = 0; k < op.outputs.size(); ++k) {
+    const TensorId t = op.outputs[k];
+    if (unsure) {
+      set(t, unknown(t));
+      continue;
+    }
+    Place q = p;
+    const std::int64_t n = trace_.tensor(t).shape.size() > d ? trace_.tensor(t).shape[d] : 1;
+    if (sharded(p, d)) {
+      if (!piece.empty()) q.dims[d] = piece;
+      if (q.dims[d].size() == 1) q.dims[d][0].size = n;
+    } else {
+      q.dims[d] = {Factor{n, -1, -1, false}};
+    }
+    set(t, q.dims.size() == trace_.tensor(t).shape.size() ? q : unknown(t));
+  }
+  if (contiguous && !at_rest(op)) {
+    // Heads handled in groups are no fused weight: those pieces are joined again in order. Only what a layer made is meant.
+    const TensorId from = op.inputs[0].tensor;
+    const Op* by = trace_.tensor(from).producer >= 0 ? &trace_.op(trace_.tensor(from).producer) : nullptr;
+    if (by && last_part(by->name) == "linear")
+      findings_.add(Severity::Warning, "SW107", range_of(op),
+                    "a contiguous share of a fused dimension is cut into " + std::to_string(op.sizes.size()) + ": each rank's pieces are not its share of each part; cut each part by itself (stride=" +
+                        std::to_string(op.sizes.size()) + " or separate layers)", origin(p));
+  }
+}
+
+void Propagator::concat(const Op& op) {
+  const TensorId out = op.outputs[0];
+  const std::size_t d = index(op.dim);
+  bool known = true, cut = false, whole_part = false;
+  std::size_t partials = 0;
+  for (const auto& o : op.inputs) {
+    const Place& p = place(o.tensor);
+    known = known && p.known && d < p.dims.size();
+    partials += p.partial >= 0;
+    if (!known) break;
+    (sharded(p, d) ? cut : whole_part) = true;
+  }
+  if (!known || (partials > 0 && partials < op.inputs.size())) return set(out, unknown(out));
+  Place result = plain(out);
+  for (const auto& o : op.inputs) {
+    const Place& p = place(o.tensor);
+    for (std::size_t i = 0; i < result.dims.size(); ++i)
+      if (i != d && (sharded(p, i) || &o == &op.inputs[0])) result.dims[i] = p.dims[i];
+    result.entered = result.entered || p.entered;
+    if (p.since >= 0) result.since = p.since;
+    if (partials) result.partial = p.partial;
+  }
+  if (cut && whole_part) {
+    if (!at_rest(op)) {
+      std::string what;
+      std::vector<support::Note> notes;
+      for (const auto& o : op.inputs) {
+        const Place p = place(o.tensor);
+        what += (what.empty() ? "" : " and ") + std::string(sharded(p, d) ? "a share " : "a whole ") + shape_text(o.tensor);
+        if (sharded(p, d) && notes.empty()) notes = origin(p);
+      }
+      findings_.add(Severity::Error, "SW105", range_of(op), "joined along a sharded dimension: " + what + "; gather the share first, or cut the whole one", notes);
+    }
+    return set(out, unknown(out));
+  }
+  if (cut) result.dims[d] = {Factor{trace_.tensor(out).shape[d], place(op.inputs[0].tensor).dims[d][0].shard, -1, true}};
+  if (cut && result.dims[d][0].shard < 0) result.dims[d][0].shard = new_shard({}, -1, "joined shares");
+  set(out, std::move(result));
+}
+
+// ---- labelled operations -----------------------------------------------------------------------------------------------------
+
+void Propagator::labelled(const Op& op) {
+  bool known = true;
+  for (const auto& o : op.inputs) known = known && place(o.tensor).known;
+  const std::string name = last_part(op.name);
+  // A linear whose weight is placed knows its result's last dimension whatever comes in: what is wrong before was reported.
+  if (!known && name == "linear" && op.inputs.size() >= 2 && place(op.inputs[1].tensor).known && any_sharded(place(op.inputs[1].tensor))) {
+    const Place w = place(op.inputs[1].tensor);
+    const TensorId out = op.outputs[0];
+    Place result = plain(out);
+    if (sharded(w, 0)) result.dims.back() = w.dims[0], result.since = op.id;
+    if (sharded(w, 1)) {
+      partials_.push_back({Partial::Sum, op.id, -1});
+      result.partial = static_cast<int>(partials_.size()) - 1;
+    }
+    return set(out, std::move(result));
+  }
+  if (!known) {
+    for (TensorId t : op.outputs) set(t, unknown(t));
+    return;
+  }
+  // What each label is: the sharded one of the operands' dimensions, where one is.
+  std::vector<Dim> of(op.labels.size());
+  std::vector<char> cut(op.labels.size(), 0), in_output(op.labels.size(), 0);
+  OpId since = -1;
+  bool entered = false;
+  for (std::size_t k = 0; k < op.inputs.size() && k < op.in.size(); ++k) {
+    const Place& p = place(op.inputs[k].tensor);
+    entered = entered || p.entered;
+    if (p.since >= 0 && since < 0) since = p.since;
+    for (std::size_t d = 0; d < op.in[k].size() && d < p.dims.size(); ++d) {
+      const int l = op.in[k][d];
+      if (l < 0) continue;
+      const bool s = sharded(p, d);
+      Dim& have = of[index(l)];
+      if (have.empty() || (s && !cut[index(l)]) || (!s && !cut[index(l)] && have.size() == 1 && have[0].made >= 0)) have = p.dims[d];
+      if (s) cut[index(l)] = 1;
+    }
+  }
+  for (const auto& o : op.out)
+    for (int l : o)
+      if (l >= 0) in_output[index(l)] = 1;
+  bool summed = false, maximum = false, blocked_cut = false;
+  for (std::size_t l = 0; l < op.labels.size(); ++l) {
+    if (!cut[l]) continue;
+    if (op.labels[l].blocked) (in_output[l] ? blocked_cut : maximum) = true;
+    else if (!in_output[l]) summed = true;
+  }
+  if (blocked_cut && (name == "select" || name == "narrow" || name.find("index") != std::string::npos || name.find("getitem") != std::string::npos)) summed = maximum = false;
+  Place base;
+  base.entered = entered;
+  base.since = since;
+  bool ok = !blocked_cut;
+  if (blocked_cut && !at_rest(op)) report_whole_needed(op);
+  if (ok) ok = partial_operands(op, base);
+  if (summed || maximum) {
+    if (base.partial >= 0) ok = false;
+    partials_.push_back({maximum ? Partial::Other : op.mean ? Partial::Mean : Partial::Sum, op.id, -1});
+    base.partial = static_cast<int>(partials_.size()) - 1;
+    if (summed)
+      for (const auto& o : op.inputs)
+        if (o.is_bias) partials_.back().bias = op.id;
+  }
+  for (std::size_t k = 0; k < op.outputs.size(); ++k) {
+    const TensorId t = op.outputs[k];
+    if (!ok) {
+      set(t, unknown(t));
+      continue;
+    }
+    Place p = base;
+    const auto& shape = trace_.tensor(t).shape;
+    bool any = false;
+    for (std::size_t d = 0; d < shape.size(); ++d) {
+      const int l = k < op.out.size() && d < op.out[k].size() ? op.out[k][d] : -1;
+      std::int64_t n = 1;
+      if (l >= 0)
+        for (const Factor& f : of[index(l)]) n *= f.size;
+      if (l >= 0 && !of[index(l)].empty() && n == shape[d]) p.dims.push_back(of[index(l)]);
+      else p.dims.push_back({Factor{shape[d], -1, -1, false}});
+      any = any || sharded(p, d);
+    }
+    if (any && p.since < 0) p.since = op.id;
+    if (!any) p.since = -1;
+    set(t, std::move(p));
+  }
+  // A table is read at indices or a slice is taken: which part of a sharded dimension that is, is not known.
+  if (ok && !at_rest(op)) gradients(op);
+}
+
+/// What operands that are partial sums make of the result; false: reported, or not to be told.
+bool Propagator::partial_operands(const Op& op, Place& out) {
+  std::size_t partial = 0, others = 0;
+  int which = -1;
+  std::size_t first = 0;
+  for (std::size_t k = 0; k < op.inputs.size(); ++k) {
+    const Place& p = place(op.inputs[k].tensor);
+    if (p.partial >= 0) {
+      if (which < 0) which = p.partial, first = k;
+      ++partial;
+    } else if (!op.inputs[k].is_bias) {
+      ++others;
+    }
+  }
+  if (partial == 0) return true;
+  const std::string name = last_part(op.name);
+  const Partial part = partials_[index(which)];
+  auto describe = [&] { return part.kind == Partial::Mean ? "a mean over this rank's share" : part.kind == Partial::Other ? "taken over this rank's share only" : "a partial sum"; };
+  auto story = [&] {
+    std::vector<support::Note> notes;
+    notes.push_back({range_of(trace_.op(part.op)), "here the sum over a sharded dimension is left partial (one term a rank)"});
+    return notes;
+  };
+  const bool cast = op.inputs.size() == 1 && op.linearity == Linearity::Nonlinear && !op.in.empty() && !op.out.empty() && op.in[0] == op.out[0] &&
+                    (name == "to" || name == "type" || name == "half" || name == "bfloat16" || name == "float" || name == "type_as" || name == "copy_");
+  if (op.linearity == Linearity::Linear || cast) {
+    if (others == 0 || (name == "copy_" || name == "fill_")) {
+      out.partial = which;
+      for (const auto& o : op.inputs)
+        if (o.is_bias && partials_[index(which)].bias < 0) partials_[index(which)].bias = op.id;
+      return true;
+    }
+    if ((name == "add" || name == "sub" || name == "add_") && part.kind == Partial::Sum) {
+      // A term scaled by 1 / tp is right in the sum.
+      for (const auto& s : op.scalar_args)
+        if (s.sym) return false;
+      Partial with = part;
+      if (with.bias < 0) with.bias = op.id;
+      partials_.push_back(with);
+      out.partial = static_cast<int>(partials_.size()) - 1;
+      return true;
+    }
+    return false;
+  }
+  if (op.linearity == Linearity::Bilinear || name == "div" || name == "true_divide") {
+    if (partial == 1 && (op.linearity == Linearity::Bilinear || first == 0)) {
+      // The mean of squares, times something, is partial as before.
+      out.partial = which;
+      for (const auto& o : op.inputs)
+        if (o.is_bias && partials_[index(which)].bias < 0) partials_[index(which)].bias = op.id;
+      return true;
+    }
+    if (partial == 1) return false;
+    if (!at_rest(op) && part.kind == Partial::Sum) findings_.add(Severity::Error, "SW122", range_of(op), "a product of two partial sums: the product of sums is not the sum of products; reduce first", story());
+    return false;
+  }
+  if (at_rest(op) || (!is_nonlinear_name(op.name) && part.kind == Partial::Sum)) return false;
+  if (part.kind == Partial::Sum) {
+    findings_.add(Severity::Error, "SW122", range_of(op), name + " of a partial sum: it is not linear, so the ranks' results do not add up to the whole's; reduce first", story());
+  } else if (is_nonlinear_name(op.name) || name == "sub") {
+    findings_.add(Severity::Error, "SW121", range_of(op), std::string("this value is ") + describe() + ", not over the whole: combine it over the tensor-parallel group first", story());
+  }
+  return false;
+}
+
+/// A dropout on a share wants a stream of its own a rank; one on a whole value the stream that all ranks share.
+void Propagator::random(const Op& op) {
+  if (at_rest(op) || op.random != "dropout" || op.inputs.empty()) return;
+  if (op.module >= 0)
+    for (const auto& [arg, value] : trace_.module(op.module).ctor_args)
+      if (arg == "p" && value.kind != model::Binding::Other && value.number == 0 && value.integer == 0) return;
+  const Place p = place(op.inputs[0].tensor);
+  if (!p.known || p.partial >= 0) return;
+  if (any_sharded(p) && rng_depth_ == 0)
+    findings_.add(Severity::Warning, "SW113", range_of(op), "dropout on a sharded tensor with the generator that all ranks share: the shares get the same mask; use the model-parallel random state (get_cuda_rng_tracker().fork())", origin(p));
+  if (!any_sharded(p) && rng_depth_ > 0)
+    findings_.add(Severity::Warning, "SW113", range_of(op), "dropout on a value that all ranks hold, inside the model-parallel random state: the ranks drop different elements", {});
+}
+
+/// Operands that every rank holds whole and that meet shares: their gradient is this rank's part only.
+void Propagator::gradients(const Op& op) {
+  bool share = false, wanted_gradient = false;
+  for (const auto& o : op.inputs) share = share || (any_sharded(place(o.tensor)) && place(o.tensor).known);
+  for (TensorId t : op.outputs) wanted_gradient = wanted_gradient || trace_.tensor(t).requires_grad;
+  if (!share || !wanted_gradient) return;
+  for (const auto& o : op.inputs) {
+    const Place& p = place(o.tensor);
+    const Tensor& x = trace_.tensor(o.tensor);
+    if (any_sharded(p) || p.partial >= 0 || p.entered || !x.requires_grad || o.is_bias) continue;
+    if (x.from_input && x.from_parameter) {
+      findings_.add(Severity::Warning, "SW109", range_of(op), name_of(o.tensor) + " is whole on every rank and meets shares here without copy_to_tensor_model_parallel_region: its gradient is this rank's part only", {});
+      continue;
+    }
+    if (x.from_input) continue;
+    // Back to the parameters.
+    std::vector<TensorId> todo{o.tensor};
+    std::set<TensorId> seen;
+    while (!todo.empty() && seen.size() < 200) {
+      const TensorId t = todo.back();
+      todo.pop_back();
+      if (!seen.insert(t).second) continue;
+      if (trace_.tensor(t).origin == Origin::Parameter) partial_gradient_.emplace(t, op.id);
+      else if (trace_.tensor(t).producer >= 0)
+        for (const auto& i : trace_.op(trace_.tensor(t).producer).inputs) todo.push_back(i.tensor);
+    }
+  }
+}
+
+void Propagator::end() {
+  static const std::set<std::string> summed{"sequence_parallel", "sum_gradients_over_tp", "average_gradients_across_tp_domain", "tensor_model_parallel", "no_gradient", "partition_dim"};
+  for (const auto& [t, op] : partial_gradient_) {
+    const auto marks = marks_.find(t);
+    if (marks != marks_.end() && std::any_of(marks->second.begin(), marks->second.end(), [&](const auto& m) { return summed.count(m) > 0; })) continue;
+    support::Range where;
+    std::string what = "parameter";
+    for (const auto& w : trace_.attr_writes)
+      if (w.kind == model::AttrWrite::Parameter && w.value.tensor == t) {
+        const auto& owner = trace_.module(w.owner);
+        where = owner.builtin && owner.construct_call ? owner.construct_call->range : w.value_expr ? w.value_expr->range : support::Range{};
+        what = owner.builtin ? last_part(owner.type) + "." + w.name : w.name;
+      }
+    if (!where.valid()) continue;
+    findings_.add(Severity::Warning, "SW109", where, "replicated parameter " + what + " is used on this rank's share only: its gradient is partial and must be summed over the tensor-parallel group before the step",
+                  {{range_of(trace_.op(op)), "used on a sharded value here"}});
+  }
+}
+
+}  // namespace shardwright::lint

@@ -1,0 +1,4 @@
+from megatron.core.parallel_state import (
+    get_tensor_model_parallel_group as get_model_parallel_group, get_tensor_model_parallel_rank as get_model_parallel_rank,
+    get_tensor_model_parallel_src_rank as get_model_parallel_src_rank, get_tensor_model_parallel_world_size as get_model_parallel_world_size,
+    get_data_parallel_group, get_data_parallel_rank, get_data_parallel_world_size, initialize_model_parallel, model_parallel_is_initialized)

@@ -1,0 +1,5 @@
+from _made import Config
+
+
+class ModelParallelConfig(Config):
+    pass

@@ -1,0 +1,10 @@
+from megatron.core.tensor_parallel.layers import (
+    ColumnParallelLinear, RowParallelLinear, VocabParallelEmbedding, linear_with_grad_accumulation_and_async_allreduce,
+    param_is_not_tensor_parallel_duplicate, set_defaults_if_not_set_tensor_model_parallel_attributes, set_tensor_model_parallel_attributes)
+from megatron.core.tensor_parallel.mappings import (
+    copy_to_tensor_model_parallel_region, gather_from_sequence_parallel_region, gather_from_tensor_model_parallel_region,
+    reduce_from_tensor_model_parallel_region, reduce_scatter_to_sequence_parallel_region, scatter_to_sequence_parallel_region,
+    scatter_to_tensor_model_parallel_region)
+from megatron.core.tensor_parallel.random import checkpoint, get_cuda_rng_tracker, model_parallel_cuda_manual_seed
+from megatron.core.tensor_parallel.utils import VocabUtility, split_tensor_along_last_dim
+from megatron.core.tensor_parallel.cross_entropy import vocab_parallel_cross_entropy

@@ -1,0 +1,9 @@
+from _made import Config
+
+
+class TransformerConfig(Config):
+    pass
+
+
+class MLATransformerConfig(Config):
+    pass

@@ -1,9 +1,40 @@
 #include "lint/lint.h"
 
+#include <algorithm>
+
+#include "lint/files.h"
+#include "lint/findings.h"
+#include "lint/scripts.h"
+#include "lint/session.h"
+
 namespace shardwright::lint {
 
-support::Expected<std::vector<support::Diagnostic>> check(const Request&, support::SourceManager&, const rules::Database&) {
-  return std::vector<support::Diagnostic>{};
+support::Expected<std::vector<support::Diagnostic>> check(const Request& request, support::SourceManager& sources, const rules::Database& rules) {
+  const python::FileSystem& files = request.files ? *request.files : disk();
+  auto paths = python_files(request.paths, files);
+  if (!paths) return paths.error();
+  Findings findings;
+  Session session(request, sources, rules, findings);
+  std::vector<const program::Module*> modules;
+  std::set<support::FileId> looked_at;
+  for (const auto& path : *paths) {
+    auto text = files.read(path);
+    if (!text || !mentions_parallel(*text)) continue;
+    if (const auto* m = session.load(path)) {
+      modules.push_back(m);
+      looked_at.insert(m->file);
+    }
+  }
+  session.run(relevant_classes(modules, sources));
+  for (const auto* m : modules) check_scripts(*m, sources, findings);
+  std::vector<support::Diagnostic> out;
+  for (const auto& d : findings.all())
+    if (looked_at.count(d.range.file)) out.push_back(d);
+  std::stable_sort(out.begin(), out.end(), [&](const auto& a, const auto& b) {
+    if (a.range.file != b.range.file) return sources.file(a.range.file).path < sources.file(b.range.file).path;
+    return a.range.begin < b.range.begin;
+  });
+  return out;
 }
 
 }  // namespace shardwright::lint

@@ -10,12 +10,13 @@
 namespace shardwright::eval::torch {
 namespace {
 
-Value tracked(Domain& d, TensorId& holder, std::int64_t number, const char* name) {
+Value tracked(Domain& d, TensorId& holder, std::int64_t number, const char* name, const program::Expr* call) {
   if (holder < 0) {
     holder = d.new_tensor({{number}, DType::I64, {}}, model::Origin::Constant);
     d.in.trace.tensors[static_cast<std::size_t>(holder)].name = name;
   }
-  return Value::integer(number, d.in.dim_sym(holder, 0, number, {}));
+  const Site site = d.in.site(call);
+  return Value::integer(number, d.in.dim_sym(holder, 0, number, site.expr ? site.expr->range : Range{}));
 }
 
 TensorId record(Domain& d, const std::string& kind, TensorId t, Shape shape, const program::Expr* call) {
@@ -85,8 +86,8 @@ void register_parallel(Domain& d) {
     return in.getattr(first, name, info.call);
   });
   in.modules.native("_shardwright", [&d](Interpreter& in, ModuleObj& m) {
-    in.def(m, "tp", [&d](Interpreter&, CallInfo&) { return tracked(d, d.parallel.tp_size, d.parallel.tp, tp_size_name); });
-    in.def(m, "rank", [&d](Interpreter&, CallInfo&) { return tracked(d, d.parallel.tp_rank, d.parallel.rank, tp_rank_name); });
+    in.def(m, "tp", [&d](Interpreter&, CallInfo& info) { return tracked(d, d.parallel.tp_size, d.parallel.tp, tp_size_name, info.call); });
+    in.def(m, "rank", [&d](Interpreter&, CallInfo& info) { return tracked(d, d.parallel.tp_rank, d.parallel.rank, tp_rank_name, info.call); });
     in.def(m, "region", [&d](Interpreter&, CallInfo& info) { return region(d, info); });
     in.def(m, "layout", [&d](Interpreter&, CallInfo& info) -> Value {
       if (info.args.size() > 2 && info.args[0].is(Kind::Tensor) && d.observer) {

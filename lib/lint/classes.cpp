@@ -1,0 +1,148 @@
+#include "lint/classes.h"
+
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "program/visit.h"
+
+namespace shardwright::lint {
+
+using program::ExprKind;
+using program::StmtKind;
+
+namespace {
+
+/// First words of dotted module names that are parallel libraries, or contain them.
+bool parallel_module(const std::string& name) {
+  for (const char* part : {"megatron", "shardwright", "fairscale", "vllm", "apex"})
+    if (name == part || name.rfind(std::string(part) + ".", 0) == 0 || name.find("." + std::string(part)) != std::string::npos) return true;
+  return name == "torch.distributed" || name.rfind("torch.distributed.", 0) == 0;
+}
+
+bool letter(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
+
+std::unordered_set<std::string_view> words(std::string_view text) {
+  std::unordered_set<std::string_view> out;
+  for (std::size_t i = 0; i < text.size();) {
+    if (!letter(text[i])) {
+      ++i;
+      continue;
+    }
+    std::size_t e = i;
+    while (e < text.size() && letter(text[e])) ++e;
+    out.insert(text.substr(i, e - i));
+    i = e;
+  }
+  return out;
+}
+
+/// Names that a module's statements (also inside try and if) bind to parallel libraries' things.
+std::unordered_set<std::string> parallel_names(const program::Module& m) {
+  std::unordered_set<std::string> out;
+  program::walk(m.body, [&](const program::Stmt* s) {
+    if (s->kind == StmtKind::ClassDef || s->kind == StmtKind::FunctionDef) return false;
+    if (s->kind == StmtKind::Import)
+      for (const auto& i : s->imports)
+        if (parallel_module(i.name)) out.insert(!i.asname.empty() ? i.asname : i.name.substr(0, i.name.find('.')));
+    if (s->kind == StmtKind::ImportFrom && s->level == 0)
+      for (const auto& i : s->imports)
+        if (parallel_module(s->module) || parallel_module(s->module + "." + i.name)) out.insert(i.asname.empty() ? i.name : i.asname);
+    return true;
+  });
+  out.erase("torch");
+  return out;
+}
+
+}  // namespace
+
+bool mentions_parallel(std::string_view text) {
+  for (std::string_view word : {"megatron", "torch.distributed", "shardwright", "fairscale", "vllm", "tensor_parallel", "ParallelLinear"})
+    if (text.find(word) != std::string_view::npos) return true;
+  return false;
+}
+
+std::vector<Class> relevant_classes(const std::vector<const program::Module*>& modules, const support::SourceManager& sources) {
+  std::vector<Class> all;
+  std::vector<std::unordered_set<std::string_view>> mentioned;
+  std::unordered_map<std::string, std::vector<std::size_t>> by_name;
+  for (const auto* m : modules) {
+    const auto names = parallel_names(*m);
+    std::function<void(const std::vector<program::Stmt*>&)> top = [&](const std::vector<program::Stmt*>& body) {
+      for (const auto* s : body) {
+        if (s->kind == StmtKind::If || s->kind == StmtKind::Try) {
+          top(s->body);
+          top(s->orelse);
+        }
+        if (s->kind != StmtKind::ClassDef) continue;
+        Class c;
+        c.def = s->class_def;
+        c.module = m;
+        auto text = sources.text(c.def->range);
+        auto w = words(text);
+        c.relevant = std::any_of(names.begin(), names.end(), [&](const std::string& n) { return w.count(n) > 0; }) || text.find("torch.distributed") != std::string_view::npos;
+        by_name[c.def->name].push_back(all.size());
+        all.push_back(c);
+        mentioned.push_back(std::move(w));
+      }
+    };
+    top(m->body);
+  }
+  std::vector<std::size_t> todo;
+  for (std::size_t i = 0; i < all.size(); ++i)
+    if (all[i].relevant) todo.push_back(i);
+  while (!todo.empty()) {
+    const std::size_t used = todo.back();
+    todo.pop_back();
+    for (std::size_t i = 0; i < all.size(); ++i)
+      if (!all[i].relevant && mentioned[i].count(all[used].def->name)) {
+        all[i].relevant = true;
+        todo.push_back(i);
+      }
+  }
+  std::erase_if(all, [](const Class& c) { return !c.relevant; });
+  std::vector<Class> out;
+  for (auto& c : all) {
+    c.root = true;
+    for (const auto& other : all)
+      if (other.def != c.def && other.def->name != c.def->name) {
+        const auto text = sources.text(other.def->range);
+        for (std::size_t at = text.find(c.def->name); at != std::string_view::npos && c.root; at = text.find(c.def->name, at + 1)) {
+          const std::size_t end = at + c.def->name.size();
+          if ((at == 0 || !letter(text[at - 1])) && (end >= text.size() || !letter(text[end]))) c.root = false;
+        }
+      }
+  }
+  for (bool root : {true, false})
+    for (const auto& c : all)
+      if (c.root == root) out.push_back(c);
+  return out;
+}
+
+std::size_t rank_of(const program::Function& forward, const std::string& parameter) {
+  std::size_t exact = 0, least = 0;
+  auto is_shape = [&](const program::Expr* e) {
+    if (e && e->kind == ExprKind::Call && e->args.empty()) e = e->kids[0]->kind == ExprKind::Attribute && e->kids[0]->text == "size" ? e->kids[0] : nullptr;
+    else if (e && e->kind == ExprKind::Attribute && e->text != "shape") e = nullptr;
+    return e && e->kind == ExprKind::Attribute && !e->kids.empty() && e->kids[0]->kind == ExprKind::Name && e->kids[0]->text == parameter;
+  };
+  program::walk(forward.body, [&](const program::Stmt* s) {
+    if (s->kind == StmtKind::Assign && s->value && is_shape(s->value))
+      for (const auto* t : s->targets)
+        if (t->kind == ExprKind::Tuple || t->kind == ExprKind::List) {
+          const bool starred = std::any_of(t->kids.begin(), t->kids.end(), [](const auto* k) { return k->kind == ExprKind::Starred; });
+          if (!starred) exact = t->kids.size();
+        }
+    return true;
+  });
+  program::walk_exprs(forward.body, [&](const program::Expr* e) {
+    const program::Expr* i = nullptr;
+    if (e->kind == ExprKind::Subscript && is_shape(e->kids[0])) i = e->kids[1];
+    if (e->kind == ExprKind::Call && e->args.size() == 1 && e->kids[0]->kind == ExprKind::Attribute && e->kids[0]->text == "size" && e->kids[0]->kids[0]->kind == ExprKind::Name && e->kids[0]->kids[0]->text == parameter) i = e->args[0].value;
+    if (i && i->kind == ExprKind::Int && i->integer >= 0 && i->integer < 6) least = std::max(least, static_cast<std::size_t>(i->integer) + 1);
+    return true;
+  });
+  return exact ? exact : least > 3 ? least : 0;
+}
+
+}  // namespace shardwright::lint

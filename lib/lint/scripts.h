@@ -1,0 +1,12 @@
+// Checks of training code that need no run: collectives, sends and receives under conditions, losses off the last stage, launchers.
+// They read the syntax tree and where names come from; each is a function of its own in scripts.cpp.
+#pragma once
+#include "lint/findings.h"
+#include "program/program.h"
+#include "support/source.h"
+
+namespace shardwright::lint {
+
+void check_scripts(const program::Module&, const support::SourceManager&, Findings&);
+
+}  // namespace shardwright::lint

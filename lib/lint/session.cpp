@@ -1,0 +1,266 @@
+#include "lint/session.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "eval/coroutine.h"
+#include "eval/impl.h"
+#include "eval/torch/domain.h"
+#include "eval/torch_link.h"
+#include "lint/files.h"
+#include "lint/placement.h"
+
+namespace shardwright::lint {
+
+using eval::Kind;
+using eval::Value;
+
+/// What is thought of one parameter of forward.
+struct Session::Guess {
+  std::string name;
+  bool none = false;                       ///< None: a mask that may be left out
+  bool integers = false;
+  bool told = false;                       ///< its number of dimensions is known
+  std::vector<std::int64_t> shape;
+  std::set<int> sharded;
+  std::map<int, std::int64_t> settled;     ///< sizes that a run asked for
+};
+
+struct Session::Attempt {
+  bool built = false, done = false, again = false;
+  std::string error;
+  std::vector<const program::ClassDef*> covered;
+};
+
+Session::Session(const Request& request, support::SourceManager& sources, const rules::Database& rules, Findings& findings)
+    : request_(request), sources_(sources), rules_(std::shared_ptr<const rules::Database>(), &rules), findings_(findings), syntax_(std::make_shared<python::Syntax>(sources)),
+      loader_(std::make_unique<eval::PythonSource>(syntax_, request.files ? *request.files : disk(), request.python_path)), tp_(request.tp > 0 ? request.tp : 2) {}
+
+const program::Module* Session::load(const std::string& path) {
+  auto m = loader_->loader().load_file(path);
+  return m ? *m : nullptr;
+}
+
+void Session::run(const std::vector<Class>& classes) {
+  for (const auto& c : classes)
+    if (!covered_.count(c.def)) run_class(c);
+}
+
+namespace {
+
+std::vector<std::int64_t> shape_of_rank(std::size_t rank, std::int64_t width) {
+  switch (rank) {
+    case 1: return {12};
+    case 2: return {12, width};
+    case 4: return {3, 6, 8, width};
+    case 5: return {3, 2, 6, 8, width};
+    default: return {3, 12, width};
+  }
+}
+
+bool has(const std::string& text, std::initializer_list<const char*> words) {
+  return std::any_of(words.begin(), words.end(), [&](const char* w) { return text.find(w) != std::string::npos; });
+}
+
+const program::Function* method(const program::ClassDef& c, const char* name) {
+  for (const auto* s : c.body)
+    if (s->kind == program::StmtKind::FunctionDef && s->function->name == name) return s->function;
+  return nullptr;
+}
+
+}  // namespace
+
+void Session::run_class(const Class& c) {
+  const std::size_t mark = findings_.mark();
+  const bool ranks = sources_.text(c.def->range).find("rank") != std::string_view::npos;
+  for (bool made_defaults : {false, true}) {
+    std::vector<Guess> inputs;
+    Attempt last;
+    std::size_t next_rank = 0;
+    static constexpr std::size_t other_ranks[] = {2, 4, 5};
+    for (int i = 0; i < 16; ++i) {
+      findings_.back_to(mark);
+      last = {};
+      attempt(c, inputs, 0, made_defaults, last);
+      if (last.again) continue;
+      if (last.done || !last.built) break;
+      // Another number of dimensions, where nothing tells it.
+      auto open = std::find_if(inputs.begin(), inputs.end(), [](const Guess& g) { return !g.told && !g.none; });
+      if (open == inputs.end() || next_rank >= std::size(other_ranks)) break;
+      const std::size_t rank = other_ranks[next_rank++];
+      for (auto& g : inputs)
+        if (!g.told && !g.none) g.shape = shape_of_rank(rank, g.shape.empty() ? 40 : g.shape.back()), g.settled.clear(), g.sharded.clear();
+    }
+    if (last.done) {
+      covered_.insert(last.covered.begin(), last.covered.end());
+      covered_.insert(c.def);
+      if (ranks) {
+        // What only one rank does (a bias that rank 0 adds) is no fault of all.
+        const std::vector<support::Diagnostic> first(findings_.all().begin() + static_cast<std::ptrdiff_t>(mark), findings_.all().end());
+        Findings& f = findings_;
+        f.back_to(mark);
+        Attempt other;
+        attempt(c, inputs, tp_ - 1, made_defaults, other);
+        const std::vector<support::Diagnostic> second(f.all().begin() + static_cast<std::ptrdiff_t>(mark), f.all().end());
+        f.back_to(mark);
+        for (const auto& d : first) f.add(d.severity, d.code, d.range, d.message, d.notes, d.fix);
+        if (other.done) f.keep_common(mark, "SW110", second);
+      }
+      return;
+    }
+    // What was seen before the run ended: only what does not depend on made-up sizes.
+    const bool last_try = made_defaults || last.built;
+    findings_.back_to(mark, {"SW103", "SW116", "SW112"});
+    if (last_try) return;
+  }
+}
+
+bool Session::attempt(const Class& c, std::vector<Guess>& inputs, int rank, bool made_defaults, Attempt& out) {
+  eval::Coroutine co([&] {
+    model::Trace trace;
+    eval::Interpreter in(sources_, *loader_, trace);
+    Propagator watcher(trace, sources_, findings_, tp_);
+    in.max_steps = request_.max_steps;
+    in.impl()->stack_limit = co.stack_limit();
+    eval::Watch watch{&watcher, tp_, rank, true};
+    eval::Env& env = *in.impl()->new_env(nullptr, nullptr);
+    eval::ActiveFrame frame;
+    frame.env = &env;
+    frame.name = "lint";
+    try {
+      eval::register_torch(in, rules_, watch);
+      auto& domain = eval::torch::domain(in);
+      if (in.modules.sources.count(c.module->name)) return;  // the described library itself
+      eval::ModuleObj* module = in.import(c.module->name);
+      if (!module) return;
+      env.globals = module;
+      eval::FrameScope scope(eval::StackAccess::of(in), &frame);
+      Value cls = in.module_attr(module, c.def->name);
+      if (!cls.is(Kind::Class) || !cls.as<eval::ClassObj>()->derives_from(domain.module_class)) return;
+      Value argument = in.import_name("_made.argument");
+      auto made = [&](const std::string& name) { return in.call(argument, {in.str(name)}); };
+      // The constructor.
+      eval::CallInfo info;
+      if (Value init = cls.as<eval::ClassObj>()->lookup("__init__"); init.is(Kind::Function)) {
+        const auto* f = init.as<eval::FunctionObj>();
+        for (std::size_t i = 1; i < f->def->parameters.size(); ++i) {
+          const auto& p = f->def->parameters[i];
+          if (p.name.empty() || p.kind == program::Parameter::VarArgs || p.kind == program::Parameter::VarKeywords) continue;
+          const Value given = f->defaults[i];
+          const bool whole_number = given.is(Kind::Int);
+          if (given.set() && !given.is_none() && !(made_defaults && whole_number)) continue;
+          Value v = made(p.name);
+          if (given.is_none() && (v.is_number() || v.is_none())) continue;  // None means something of its own
+          if (p.annotation && !given.set()) {
+            const auto text = sources_.text(p.annotation->range);
+            if (text == "bool") v = Value::boolean(false);
+            else if (text == "float" && v.is(Kind::Int)) v = Value::real(static_cast<double>(v.as_int()));
+            else if (text == "str") v = in.str("");
+          }
+          if (p.kind == program::Parameter::KeywordOnly || info.args.size() + 1 != i || !info.kwargs.empty()) info.kwargs.push_back({p.name, v, nullptr});
+          else info.add(v);
+        }
+      }
+      Value model = in.call(cls, info);
+      if (!model.is(Kind::Instance) || model.as<eval::InstanceObj>()->module_id < 0) return;
+      out.built = true;
+      in.init_phase = false;
+      // The inputs.
+      Value forward = in.type_of(model)->lookup("forward");
+      if (!forward.is(Kind::Function)) return;
+      const auto* f = forward.as<eval::FunctionObj>();
+      if (inputs.empty()) {
+        const Value width = made("dim");
+        for (std::size_t i = 1; i < f->def->parameters.size(); ++i) {
+          const auto& p = f->def->parameters[i];
+          if (p.name.empty() || p.kind == program::Parameter::VarArgs || p.kind == program::Parameter::VarKeywords || f->defaults[i].set()) continue;
+          Guess g;
+          g.name = p.name;
+          std::size_t dims = rank_of(*f->def, p.name);
+          g.told = dims > 0;
+          g.integers = has(p.name, {"ids", "tokens", "index", "idx", "position", "labels"});
+          const std::string annotation = p.annotation ? std::string(sources_.text(p.annotation->range)) : "";
+          g.none = dims == 0 && (has(p.name, {"mask", "bias"}) || has(annotation, {"Optional", "None"}));
+          g.shape = g.integers && dims == 0 ? std::vector<std::int64_t>{3, 12} : shape_of_rank(dims == 0 ? 3 : dims, width.is(Kind::Int) ? width.as_int() : 40);
+          if (dims > 5) return;
+          inputs.push_back(std::move(g));
+        }
+      }
+      eval::CallInfo call;
+      for (std::size_t i = 0; i < inputs.size(); ++i) {
+        const Guess& g = inputs[i];
+        Value v = Value::none();
+        if (!g.none) {
+          eval::InputSpec spec;
+          spec.shape = g.shape;
+          spec.free.assign(g.shape.size(), false);
+          spec.dtype = g.integers ? model::DType::I64 : model::DType::F32;
+          v = eval::make_input(in, g.name, spec);
+          trace.tensors.back().requires_grad = !g.integers;
+          watcher.input(trace.tensors.back().id, static_cast<int>(i), g.sharded);
+        }
+        call.kwargs.push_back({g.name, v, nullptr});
+      }
+      trace.forward_begin = in.tick();
+      watcher.begin();
+      std::optional<eval::PyError> error;
+      try {
+        in.call(model, call);
+      } catch (eval::PyError& e) {
+        error = e;
+      }
+      for (const auto& w : watcher.wanted) {
+        Guess& g = inputs[static_cast<std::size_t>(w.input)];
+        auto [at, fresh] = g.settled.emplace(w.dim, w.size);
+        if (!fresh && at->second == w.size && g.sharded.count(w.dim) == static_cast<std::size_t>(w.sharded)) continue;
+        if (!fresh) {
+          out.again = false;
+          break;  // two places want different sizes: the guess cannot be right for both
+        }
+        g.shape[static_cast<std::size_t>(w.dim)] = w.size;
+        if (w.sharded) g.sharded.insert(w.dim);
+        out.again = true;
+      }
+      if (watcher.wants_rank && watcher.wanted_input >= 0) {
+        Guess& g = inputs[static_cast<std::size_t>(watcher.wanted_input)];
+        if (!g.told) {
+          g.told = true;
+          g.shape = shape_of_rank(watcher.wanted_rank, g.shape.back());
+          out.again = true;
+        }
+      }
+      if (out.again) return;
+      if (error) {
+        out.error = in.describe(*error);
+        return;
+      }
+      watcher.end();
+      out.done = true;
+      for (const auto& m : trace.calls)
+        if (m.end > 0)
+          for (const auto* def : trace.module(m.module).mro)
+            if (method(*def, "forward")) {
+              out.covered.push_back(def);
+              break;
+            }
+    } catch (eval::PyError& e) {
+      out.error = in.describe(e);
+    } catch (eval::Abort& a) {
+      out.error = a.message;
+    }
+  }, 256u << 20);
+  co.resume();
+  if (const char* debug = std::getenv("SHARDWRIGHT_LINT_DEBUG"); debug && *debug) {
+    std::string shapes;
+    for (const auto& g : inputs) {
+      shapes += " " + g.name + "=";
+      for (auto n : g.shape) shapes += std::to_string(n) + ",";
+      if (g.none) shapes += "None";
+    }
+    std::fprintf(stderr, "lint: %s:%s built=%d done=%d again=%d%s %s\n", c.module->name.c_str(), c.def->name.c_str(), out.built, out.done, out.again, shapes.c_str(), out.error.c_str());
+  }
+  return out.done;
+}
+
+}  // namespace shardwright::lint

@@ -29,6 +29,8 @@ def main():
         ("unit tests (C++)", ["ctest", "--test-dir", a.build, "--output-on-failure", "-j2"]),
         ("command line and bad input", [python, "-m", "unittest", "discover", "-s", "tests/cli", "-p", "test_*.py"]),
         ("lint: examples, fixes, formats, language server", [python, "-m", "unittest", "discover", "-s", "tests/lint", "-p", "test_*.py"]),
+        ("lint cases", [python, "tests/cases/check_lint.py", a.binary, "tests/cases"]),
+        ("lint cases, the fork's imports", [python, "tests/cases/check_lint.py", a.binary, "tests/cases", "--prefix", "onescience"]),
         ("axes and cuts against the prototype", [python, "tests/oracle/check.py", "--binary", a.binary, "--corpus", a.corpus]),
         ("trees against PyTorch", [python, "tests/corpus/check_tree.py", "--binary", a.binary, "--corpus", a.corpus]),
         ("operation rules against PyTorch", [python, "tests/oprules/check_ops.py", "--tool", str(Path(a.build) / "bin" / "unit_eval")]),

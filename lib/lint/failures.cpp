@@ -18,7 +18,7 @@ bool takes_sizes(const std::string& name) { return is_view(name) || name == "exp
 }  // namespace
 
 bool Propagator::want(TensorId t, std::size_t dim, std::int64_t size, bool share) {
-  const Place& p = place(t);
+  const Placement& p = place(t);
   if (dim >= p.dims.size() || p.dims[dim].size() != 1 || p.dims[dim][0].made < 0 || size <= 0) return false;
   const auto [input, d] = made_[index(p.dims[dim][0].made)];
   wanted.push_back({input, d, size, share});
@@ -36,6 +36,7 @@ bool Propagator::refine(const eval::Failure& f) {
     return -1;
   };
   const TensorId x = f.operands[0].tensor;
+  if (is_view(name) && place(x).known && any_sharded(place(x)) && regroup_failed(*this, f.sizes, 0, place(x), tp_).verdict == Regroup::NotLocal) return false;
   const std::size_t rank = shape(x).size();
   auto operand = [&](const char* param, std::size_t position) -> TensorId {
     for (const auto& o : f.operands)
@@ -73,7 +74,7 @@ bool Propagator::refine(const eval::Failure& f) {
       n *= v;
     }
     for (std::size_t d = rank; d-- > 0;) {
-      const Place& p = place(x);
+      const Placement& p = place(x);
       if (p.dims[d].size() != 1 || p.dims[d][0].made < 0) continue;
       std::int64_t rest = 1;
       for (std::size_t i = 0; i < rank; ++i)
@@ -107,7 +108,7 @@ std::map<TensorId, std::vector<std::int64_t>> Propagator::repair(const eval::Fai
   if (refine(f)) return {};
   std::map<TensorId, std::vector<std::int64_t>> out;
   for (const auto& o : f.operands) {
-    const Place& p = place(o.tensor);
+    const Placement& p = place(o.tensor);
     if (!any_sharded(p)) continue;
     std::vector<std::int64_t> s;
     for (std::size_t d = 0; d < p.dims.size(); ++d) s.push_back(whole(p, d));
@@ -123,7 +124,7 @@ void Propagator::report_failure(const eval::Failure& f) {
   const std::string name = last_part(f.name);
   TensorId share = -1, full = -1;
   for (const auto& o : f.operands) {
-    const Place& p = place(o.tensor);
+    const Placement& p = place(o.tensor);
     if (!p.known) return;
     if (any_sharded(p)) {
       // The activation rather than a weight.
@@ -133,7 +134,7 @@ void Propagator::report_failure(const eval::Failure& f) {
     }
   }
   if (share < 0) return;
-  const Place p = place(share);
+  const Placement p = place(share);
   const support::Range where = f.site.expr->range;
   auto notes = origin(p);
   if (takes_sizes(name)) {

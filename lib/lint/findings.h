@@ -1,4 +1,4 @@
-// Findings of one request: each once a place and code, those of an abandoned run taken back.
+// Found of one request: each once a place and code, those of an abandoned run taken back.
 #pragma once
 #include <cstddef>
 #include <set>
@@ -9,7 +9,7 @@
 
 namespace shardwright::lint {
 
-class Findings {
+class Found {
  public:
   void add(support::Severity severity, std::string code, support::Range where, std::string message, std::vector<support::Note> notes = {}, std::optional<support::Fix> fix = {});
   /// Position to go back to.

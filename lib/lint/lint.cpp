@@ -13,7 +13,7 @@ support::Expected<std::vector<support::Diagnostic>> check(const Request& request
   const python::FileSystem& files = request.files ? *request.files : disk();
   auto paths = python_files(request.paths, files);
   if (!paths) return paths.error();
-  Findings findings;
+  Found findings;
   Session session(request, sources, rules, findings);
   std::vector<const program::Module*> modules;
   std::set<support::FileId> looked_at;

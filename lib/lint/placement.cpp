@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "lint/regroup.h"
 
@@ -26,7 +27,7 @@ bool is_nonlinear_name(const std::string& name) {
   return names.count(last_part(name)) > 0;
 }
 
-Propagator::Propagator(model::Trace& trace, const support::SourceManager& sources, Findings& findings, int tp) : trace_(trace), sources_(sources), findings_(findings), tp_(tp) {}
+Propagator::Propagator(model::Trace& trace, const support::SourceManager& sources, Found& findings, int tp) : trace_(trace), sources_(sources), findings_(findings), tp_(tp) {}
 
 void Propagator::begin() {
   wanted.clear();
@@ -38,32 +39,32 @@ void Propagator::begin() {
 
 // ---- places ------------------------------------------------------------------------------------------------------------------
 
-Place Propagator::plain(TensorId t) const {
-  Place p;
+Placement Propagator::plain(TensorId t) const {
+  Placement p;
   for (auto n : trace_.tensor(t).shape) p.dims.push_back({Factor{n, -1, -1, false}});
   return p;
 }
 
-Place Propagator::unknown(TensorId t) const {
-  Place p = plain(t);
+Placement Propagator::unknown(TensorId t) const {
+  Placement p = plain(t);
   p.known = false;
   return p;
 }
 
-const Place& Propagator::place(TensorId t) {
+const Placement& Propagator::place(TensorId t) {
   if (places_.size() <= index(t)) places_.resize(trace_.tensors.size() + 64);
-  Place& p = places_[index(t)];
+  Placement& p = places_[index(t)];
   if (p.dims.size() != trace_.tensor(t).shape.size()) p = plain(t);
   return p;
 }
 
-void Propagator::set(TensorId t, Place p) {
+void Propagator::set(TensorId t, Placement p) {
   place(t);
   places_[index(t)] = std::move(p);
 }
 
 void Propagator::input(TensorId t, int number, const std::set<int>& sharded) {
-  Place p = plain(t);
+  Placement p = plain(t);
   for (std::size_t d = 0; d < p.dims.size(); ++d) {
     made_.emplace_back(number, static_cast<int>(d));
     p.dims[d][0].made = static_cast<int>(made_.size()) - 1;
@@ -72,21 +73,21 @@ void Propagator::input(TensorId t, int number, const std::set<int>& sharded) {
   set(t, std::move(p));
 }
 
-bool Propagator::sharded(const Place& p, std::size_t dim) const {
+bool Propagator::sharded(const Placement& p, std::size_t dim) const {
   return dim < p.dims.size() && std::any_of(p.dims[dim].begin(), p.dims[dim].end(), [](const Factor& f) { return f.shard >= 0; });
 }
-bool Propagator::any_sharded(const Place& p) const {
+bool Propagator::any_sharded(const Placement& p) const {
   for (std::size_t d = 0; d < p.dims.size(); ++d)
     if (sharded(p, d)) return true;
   return false;
 }
-std::int64_t Propagator::whole(const Place& p, std::size_t dim) const {
+std::int64_t Propagator::whole(const Placement& p, std::size_t dim) const {
   std::int64_t n = 1;
   for (const Factor& f : p.dims[dim]) n *= f.size;
   return sharded(p, dim) ? n * tp_ : n;
 }
 bool Propagator::sharded(TensorId t, int dim) {
-  const Place& p = place(t);
+  const Placement& p = place(t);
   return p.known && sharded(p, static_cast<std::size_t>(dim));
 }
 
@@ -108,7 +109,7 @@ double Propagator::evaluate(const model::Sym* s, double fallback) const {
       const std::string& name = trace_.tensor(s->tensor).name;
       if (name == eval::tp_size_name) return 1;
       if (name == eval::tp_rank_name) return 0;
-      const Place& p = const_cast<Propagator*>(this)->place(s->tensor);
+      const Placement& p = const_cast<Propagator*>(this)->place(s->tensor);
       if (!p.known) return NAN;
       return s->dim >= 0 && index(s->dim) < p.dims.size() ? static_cast<double>(whole(p, index(s->dim))) : s->value;
     }
@@ -138,7 +139,7 @@ bool Propagator::at_rest(const Op& op) const { return op.frame < 0 || trace_.fra
 // ---- what the run tells ------------------------------------------------------------------------------------------------------
 
 void Propagator::became(TensorId parameter, TensorId from) {
-  Place p = place(from);
+  Placement p = place(from);
   p.entered = false;
   p.partial = -1;
   if (p.dims.size() == trace_.tensor(parameter).shape.size()) set(parameter, std::move(p));
@@ -152,7 +153,7 @@ void Propagator::marked(TensorId t, const std::string& name) {
   int dim = 0;
   long long outer = 1;
   if (std::sscanf(name.c_str(), "layout %d %lld", &dim, &outer) != 2) return;
-  Place p = place(t);
+  Placement p = place(t);
   const int rank = static_cast<int>(p.dims.size());
   if (rank == 0) return;
   dim = (dim % rank + rank) % rank;
@@ -176,22 +177,21 @@ void Propagator::recorded(const Op& op) {
     case Prim::Opaque: {
       bool fine = true;
       for (const auto& o : op.inputs) {
-        const Place& p = place(o.tensor);
+        const Placement& p = place(o.tensor);
         fine = fine && p.known && p.partial < 0 && !any_sharded(p);
       }
       for (TensorId t : op.outputs) set(t, fine ? plain(t) : unknown(t));
       break;
     }
   }
-  if (!op.random.empty()) random(op);
 }
 
 /// Sizes that would be tp times as large without tensor parallelism: this rank's share, made so on purpose.
 void Propagator::create(const Op& op) {
   for (TensorId t : op.outputs) {
-    Place p = plain(t);
+    Placement p = plain(t);
     if (!op.inputs.empty()) {  // zeros_like and friends
-      const Place& like = place(op.inputs[0].tensor);
+      const Placement& like = place(op.inputs[0].tensor);
       if (like.dims.size() == p.dims.size() && trace_.tensor(op.inputs[0].tensor).shape == trace_.tensor(t).shape) p = like, p.partial = -1, p.entered = false, p.since = -1;
     }
     for (const auto& a : op.size_args)
@@ -201,6 +201,7 @@ void Propagator::create(const Op& op) {
         if (whole_size(a.syms[i], a.values[i]) == a.values[i] * tp_ && !sharded(p, d)) {
           p.dims[d] = {Factor{a.values[i], -1, -1, false}};
           p.dims[d][0].shard = new_shard(op.site ? op.site->range : support::Range{}, -1, "made with this rank's size");
+          shards_.back().size = a.syms[i];
         }
       }
     set(t, std::move(p));
@@ -209,9 +210,9 @@ void Propagator::create(const Op& op) {
 
 void Propagator::reshape(const Op& op) {
   const TensorId in = op.inputs[0].tensor, out = op.outputs[0];
-  const Place p = place(in);
+  const Placement p = place(in);
   if (!p.known) return set(out, unknown(out));
-  Place result = plain(out);
+  Placement result = plain(out);
   result.partial = p.partial;
   result.entered = p.entered;
   result.since = p.since;
@@ -233,7 +234,7 @@ void Propagator::reshape(const Op& op) {
   set(out, std::move(result));
 }
 
-void Propagator::report_size(const Op& op, const Regroup& r, const Place& p) {
+void Propagator::report_size(const Op& op, const Regroup& r, const Placement& p) {
   std::string given = r.expr ? std::string(sources_.text(r.expr->range)) : std::to_string(r.given);
   std::string message = given + " = " + std::to_string(r.given) + " is the whole's size, but " + name_of(op.inputs[0].tensor) + " holds this rank's share: " + std::to_string(r.needed) + " (" + given + " // tp) expected";
   if (r.hole) message += "; the -1 resolves to " + std::to_string(r.hole_value) + " instead of " + std::to_string(r.hole_wanted) + ", silently";
@@ -241,7 +242,7 @@ void Propagator::report_size(const Op& op, const Regroup& r, const Place& p) {
 }
 
 void Propagator::split(const Op& op) {
-  const Place p = place(op.inputs[0].tensor);
+  const Placement p = place(op.inputs[0].tensor);
   const std::size_t d = index(op.dim);
   bool unsure = !p.known || d >= p.dims.size();
   Dim piece;
@@ -260,7 +261,7 @@ void Propagator::split(const Op& op) {
       set(t, unknown(t));
       continue;
     }
-    Place q = p;
+    Placement q = p;
     const std::int64_t n = trace_.tensor(t).shape.size() > d ? trace_.tensor(t).shape[d] : 1;
     if (sharded(p, d)) {
       if (!piece.empty()) q.dims[d] = piece;
@@ -287,16 +288,16 @@ void Propagator::concat(const Op& op) {
   bool known = true, cut = false, whole_part = false;
   std::size_t partials = 0;
   for (const auto& o : op.inputs) {
-    const Place& p = place(o.tensor);
+    const Placement& p = place(o.tensor);
     known = known && p.known && d < p.dims.size();
     partials += p.partial >= 0;
     if (!known) break;
     (sharded(p, d) ? cut : whole_part) = true;
   }
   if (!known || (partials > 0 && partials < op.inputs.size())) return set(out, unknown(out));
-  Place result = plain(out);
+  Placement result = plain(out);
   for (const auto& o : op.inputs) {
-    const Place& p = place(o.tensor);
+    const Placement& p = place(o.tensor);
     for (std::size_t i = 0; i < result.dims.size(); ++i)
       if (i != d && (sharded(p, i) || &o == &op.inputs[0])) result.dims[i] = p.dims[i];
     result.entered = result.entered || p.entered;
@@ -308,7 +309,7 @@ void Propagator::concat(const Op& op) {
       std::string what;
       std::vector<support::Note> notes;
       for (const auto& o : op.inputs) {
-        const Place p = place(o.tensor);
+        const Placement p = place(o.tensor);
         what += (what.empty() ? "" : " and ") + std::string(sharded(p, d) ? "a share " : "a whole ") + shape_text(o.tensor);
         if (sharded(p, d) && notes.empty()) notes = origin(p);
       }
@@ -327,11 +328,12 @@ void Propagator::labelled(const Op& op) {
   bool known = true;
   for (const auto& o : op.inputs) known = known && place(o.tensor).known;
   const std::string name = last_part(op.name);
+  if (name == "embedding" && !at_rest(op)) lost_tail(op);
   // A linear whose weight is placed knows its result's last dimension whatever comes in: what is wrong before was reported.
   if (!known && name == "linear" && op.inputs.size() >= 2 && place(op.inputs[1].tensor).known && any_sharded(place(op.inputs[1].tensor))) {
-    const Place w = place(op.inputs[1].tensor);
+    const Placement w = place(op.inputs[1].tensor);
     const TensorId out = op.outputs[0];
-    Place result = plain(out);
+    Placement result = plain(out);
     if (sharded(w, 0)) result.dims.back() = w.dims[0], result.since = op.id;
     if (sharded(w, 1)) {
       partials_.push_back({Partial::Sum, op.id, -1});
@@ -349,7 +351,7 @@ void Propagator::labelled(const Op& op) {
   OpId since = -1;
   bool entered = false;
   for (std::size_t k = 0; k < op.inputs.size() && k < op.in.size(); ++k) {
-    const Place& p = place(op.inputs[k].tensor);
+    const Placement& p = place(op.inputs[k].tensor);
     entered = entered || p.entered;
     if (p.since >= 0 && since < 0) since = p.since;
     for (std::size_t d = 0; d < op.in[k].size() && d < p.dims.size(); ++d) {
@@ -371,7 +373,7 @@ void Propagator::labelled(const Op& op) {
     else if (!in_output[l]) summed = true;
   }
   if (blocked_cut && (name == "select" || name == "narrow" || name.find("index") != std::string::npos || name.find("getitem") != std::string::npos)) summed = maximum = false;
-  Place base;
+  Placement base;
   base.entered = entered;
   base.since = since;
   bool ok = !blocked_cut;
@@ -391,7 +393,7 @@ void Propagator::labelled(const Op& op) {
       set(t, unknown(t));
       continue;
     }
-    Place p = base;
+    Placement p = base;
     const auto& shape = trace_.tensor(t).shape;
     bool any = false;
     for (std::size_t d = 0; d < shape.size(); ++d) {
@@ -412,12 +414,12 @@ void Propagator::labelled(const Op& op) {
 }
 
 /// What operands that are partial sums make of the result; false: reported, or not to be told.
-bool Propagator::partial_operands(const Op& op, Place& out) {
+bool Propagator::partial_operands(const Op& op, Placement& out) {
   std::size_t partial = 0, others = 0;
   int which = -1;
   std::size_t first = 0;
   for (std::size_t k = 0; k < op.inputs.size(); ++k) {
-    const Place& p = place(op.inputs[k].tensor);
+    const Placement& p = place(op.inputs[k].tensor);
     if (p.partial >= 0) {
       if (which < 0) which = p.partial, first = k;
       ++partial;
@@ -477,17 +479,14 @@ bool Propagator::partial_operands(const Op& op, Place& out) {
 }
 
 /// A dropout on a share wants a stream of its own a rank; one on a whole value the stream that all ranks share.
-void Propagator::random(const Op& op) {
-  if (at_rest(op) || op.random != "dropout" || op.inputs.empty()) return;
-  if (op.module >= 0)
-    for (const auto& [arg, value] : trace_.module(op.module).ctor_args)
-      if (arg == "p" && value.kind != model::Binding::Other && value.number == 0 && value.integer == 0) return;
-  const Place p = place(op.inputs[0].tensor);
+void Propagator::random(TensorId x, const eval::Site& site) {
+  if (!site.expr || site.frame < 0 || trace_.frame(site.frame).init) return;
+  const Placement p = place(x);
   if (!p.known || p.partial >= 0) return;
   if (any_sharded(p) && rng_depth_ == 0)
-    findings_.add(Severity::Warning, "SW113", range_of(op), "dropout on a sharded tensor with the generator that all ranks share: the shares get the same mask; use the model-parallel random state (get_cuda_rng_tracker().fork())", origin(p));
+    findings_.add(Severity::Warning, "SW113", site.expr->range, "dropout on a sharded tensor with the generator that all ranks share: the shares get the same mask; use the model-parallel random state (get_cuda_rng_tracker().fork())", origin(p));
   if (!any_sharded(p) && rng_depth_ > 0)
-    findings_.add(Severity::Warning, "SW113", range_of(op), "dropout on a value that all ranks hold, inside the model-parallel random state: the ranks drop different elements", {});
+    findings_.add(Severity::Warning, "SW113", site.expr->range, "dropout on a value that all ranks hold, inside the model-parallel random state: the ranks drop different elements", {});
 }
 
 /// Operands that every rank holds whole and that meet shares: their gradient is this rank's part only.
@@ -497,10 +496,15 @@ void Propagator::gradients(const Op& op) {
   for (TensorId t : op.outputs) wanted_gradient = wanted_gradient || trace_.tensor(t).requires_grad;
   if (!share || !wanted_gradient) return;
   for (const auto& o : op.inputs) {
-    const Place& p = place(o.tensor);
+    const Placement& p = place(o.tensor);
     const Tensor& x = trace_.tensor(o.tensor);
     if (any_sharded(p) || p.partial >= 0 || p.entered || !x.requires_grad || o.is_bias) continue;
     if (x.from_input && x.from_parameter) {
+      // A layer's weight taken out of the layer leaves the layer's own collective behind.
+      for (const auto& w : op.inputs)
+        if (trace_.tensor(w.tensor).origin == Origin::Parameter && parallel_layer(owner_of(w.tensor)) && owner_of(w.tensor) != op.module)
+          findings_.add(Severity::Warning, "SW119", range_of(op), "the weight of " + layer_name(owner_of(w.tensor)) + " is used outside the layer, past its collective: the gradient of " + name_of(o.tensor) + " is this rank's part only", {});
+      if (findings_.has("SW119", range_of(op))) continue;
       findings_.add(Severity::Warning, "SW109", range_of(op), name_of(o.tensor) + " is whole on every rank and meets shares here without copy_to_tensor_model_parallel_region: its gradient is this rank's part only", {});
       continue;
     }
@@ -519,7 +523,94 @@ void Propagator::gradients(const Op& op) {
   }
 }
 
+/// The module that holds a parameter.
+ModuleId Propagator::owner_of(TensorId parameter) const {
+  for (auto w = trace_.attr_writes.rbegin(); w != trace_.attr_writes.rend(); ++w)
+    if (w->kind == model::AttrWrite::Parameter && w->value.tensor == parameter) return w->owner;
+  return -1;
+}
+
+/// A table with vocab // tp rows a rank and nobody who asks whether tp divides it: the last rows are no rank's.
+void Propagator::lost_tail(const Op& op) {
+  if (op.inputs.size() < 2) return;
+  const TensorId table = op.inputs[1].tensor;
+  const Placement& p = place(table);
+  if (trace_.tensor(table).origin != Origin::Parameter || !sharded(p, 0) || parallel_layer(owner_of(table))) return;
+  const int shard = p.dims[0][0].shard;
+  const model::Sym* s = shard >= 0 ? shards_[index(shard)].size : nullptr;
+  if (!s || s->kind != model::Sym::FloorDiv || !s->b || s->b->kind != model::Sym::Dim) return;
+  std::function<bool(const model::Sym*)> mentions_tp = [&](const model::Sym* x) {
+    return x && ((x->kind == model::Sym::Dim && trace_.tensor(x->tensor).name == eval::tp_size_name) || mentions_tp(x->a) || mentions_tp(x->b));
+  };
+  if (mentions_tp(s->a)) return;  // padded to a multiple
+  for (const auto& g : trace_.guards)
+    if (mentions_tp(g.a) || mentions_tp(g.b)) return;  // asked
+  findings_.add(Severity::Error, "SW112", s->b->read, "rows a rank by floor division, without a check that tp divides them: the last (vocabulary % tp) ids belong to no rank; pad the vocabulary to a multiple of tp, or use VocabParallelEmbedding",
+                {{shards_[index(shard)].where, "the table"}, {range_of(op), "looked up here"}});
+}
+
+/// torch's layers start with a scale from their fan-in, which here is a share of the whole's.
+void Propagator::shard_fan_in() {
+  for (const auto& m : trace_.modules) {
+    if (!m.builtin || !m.construct_call || (m.type != "torch.nn.Linear" && m.type.rfind("torch.nn.Conv", 0) != 0) || m.construct_frame < 0) continue;
+    const model::Frame& f = trace_.frame(m.construct_frame);
+    if (!f.function || f.builtin) continue;
+    const auto* owner = f.function->owner;
+    const auto text = sources_.text(owner ? owner->range : f.function->range);
+    if (text.find("init.") != std::string_view::npos || text.find("init_weights") != std::string_view::npos || text.find("init_(") != std::string_view::npos || text.find("reset_parameters") != std::string_view::npos || text.find("_init(") != std::string_view::npos) continue;
+    for (const auto& w : trace_.attr_writes)
+      if (w.owner == m.id && w.name == "weight" && w.kind == model::AttrWrite::Parameter && w.value.tensor >= 0) {
+        const Placement& p = place(w.value.tensor);
+        if (p.dims.size() < 2 || !sharded(p, 1)) continue;
+        findings_.add(Severity::Warning, "SW123", m.construct_call->range, "torch's initialisation takes the fan-in of this rank's share (" + std::to_string(trace_.tensor(w.value.tensor).shape[1]) + " of " + std::to_string(whole(p, 1)) +
+                                                                            "): the scale grows with sqrt(tp); initialise from the whole's shape, or use RowParallelLinear", {});
+      }
+  }
+}
+
+/// A column layer gathers and a row layer cuts what it gathered: two collectives for nothing.
+void Propagator::needless_gathers() {
+  std::vector<int> uses(trace_.tensors.size(), 0);
+  for (const Op& op : trace_.ops)
+    for (const auto& o : op.inputs) ++uses[index(o.tensor)];
+  for (const Op& op : trace_.ops) {
+    if (op.name != "shardwright.scatter" || !parallel_layer(op.module) || at_rest(op)) continue;
+    TensorId t = op.inputs[0].tensor;
+    if (!place(t).known) continue;
+    for (int i = 0; i < 16 && trace_.tensor(t).producer >= 0 && uses[index(t)] == 1; ++i) {
+      const Op& by = trace_.op(trace_.tensor(t).producer);
+      if (by.name == "shardwright.gather" && parallel_layer(by.module)) {
+        std::string gather, parallel;
+        const auto a = argument(by.module, "gather_output", &gather), b = argument(op.module, "input_is_parallel", &parallel);
+        std::optional<support::Fix> fix;
+        if (gather == "True" && parallel == "False") fix = support::Fix{"review", {{a, "False"}, {b, "True"}}};
+        findings_.add(Severity::Warning, "SW104", a, layer_name(by.module) + " gathers its output only for " + layer_name(op.module) + " to cut it again: gather_output=False and input_is_parallel=True save both collectives",
+                      {{b, "cut again by this layer"}}, fix);
+      }
+      if (by.prim != Prim::Labelled || by.inputs.size() != 1 || by.in.empty() || by.out.empty() || by.in[0] != by.out[0]) break;
+      t = by.inputs[0].tensor;
+    }
+  }
+}
+
+/// Several column layers of one value: an all-reduce each in backward, where one would do.
+void Propagator::repeated_copies() {
+  std::map<TensorId, const Op*> first;
+  for (const Op& op : trace_.ops) {
+    if (op.name != "shardwright.copy_to" || !parallel_layer(op.module) || at_rest(op)) continue;
+    TensorId t = op.inputs[0].tensor;
+    if (trace_.tensor(t).producer >= 0 && trace_.op(trace_.tensor(t).producer).name == "shardwright.column_input") t = trace_.op(trace_.tensor(t).producer).inputs[0].tensor;
+    auto [at, fresh] = first.emplace(t, &op);
+    if (fresh || at->second->module == op.module || !trace_.tensor(t).from_parameter) continue;
+    findings_.add(Severity::Info, "SW114", range_of(op), layer_name(op.module) + " and " + layer_name(at->second->module) + " each reduce the gradient of the same input; one copy_to_tensor_model_parallel_region before them and disable_grad_reduce=True need one all-reduce",
+                  {{range_of(*at->second), "the first one"}});
+  }
+}
+
 void Propagator::end() {
+  shard_fan_in();
+  needless_gathers();
+  repeated_copies();
   static const std::set<std::string> summed{"sequence_parallel", "sum_gradients_over_tp", "average_gradients_across_tp_domain", "tensor_model_parallel", "no_gradient", "partition_dim"};
   for (const auto& [t, op] : partial_gradient_) {
     const auto marks = marks_.find(t);

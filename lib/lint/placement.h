@@ -29,7 +29,7 @@ struct Factor {
 };
 using Dim = std::vector<Factor>;
 
-struct Place {
+struct Placement {
   bool known = true;
   bool entered = false;            ///< went through copy-to-region: its gradient is summed over the ranks
   int partial = -1;                ///< a sum over the ranks that is not done yet: index into Propagator::partials
@@ -37,7 +37,7 @@ struct Place {
   OpId since = -1;                 ///< operation that made a sharded activation of whole ones
 };
 
-struct Shard { support::Range where; ModuleId layer = -1; std::string what; };
+struct Shard { support::Range where; ModuleId layer = -1; std::string what; const model::Sym* size = nullptr; };
 
 struct Partial {
   enum Kind { Sum, Mean, Other } kind = Sum;
@@ -54,10 +54,10 @@ struct Wanted {
 
 class Propagator final : public eval::Observer {
  public:
-  Propagator(model::Trace& trace, const support::SourceManager& sources, Findings& findings, int tp);
+  Propagator(model::Trace& trace, const support::SourceManager& sources, Found& findings, int tp);
 
   // ---- before a run ------------------------------------------------------------------------------------------------------------
-  /// A new run: what was reported in it can be taken back with Findings.
+  /// A new run: what was reported in it can be taken back with Found.
   void begin();
   /// An input of forward whose sizes are made up (`made`), some dimensions of which are known to be sharded.
   void input(TensorId, int index, const std::set<int>& sharded);
@@ -65,17 +65,18 @@ class Propagator final : public eval::Observer {
   void end();
 
   std::vector<Wanted> wanted;      ///< sizes that the run asked for
+  bool ranks_guessed = false;      ///< the inputs' numbers of dimensions are guesses
   bool wants_rank = false;         ///< a convolution or embedding met an input of another rank
   int wanted_input = -1;
   std::size_t wanted_rank = 0;
   bool wanted_integers = false;
 
   // ---- answers -----------------------------------------------------------------------------------------------------------------
-  const Place& place(TensorId);
-  bool sharded(const Place&, std::size_t dim) const;
-  bool any_sharded(const Place&) const;
+  const Placement& place(TensorId);
+  bool sharded(const Placement&, std::size_t dim) const;
+  bool any_sharded(const Placement&) const;
   /// Size of a dimension of the whole tensor.
-  std::int64_t whole(const Place&, std::size_t dim) const;
+  std::int64_t whole(const Placement&, std::size_t dim) const;
   std::string shape_text(TensorId, bool of_whole = false);
 
   // ---- eval::Observer ------------------------------------------------------------------------------------------------------------
@@ -90,9 +91,9 @@ class Propagator final : public eval::Observer {
 
  private:
   friend struct Reshaper;
-  void set(TensorId, Place);
-  Place plain(TensorId) const;
-  Place unknown(TensorId) const;
+  void set(TensorId, Placement);
+  Placement plain(TensorId) const;
+  Placement unknown(TensorId) const;
   bool at_rest(const Op&) const;   ///< a run's construction phase: parameters are made, nothing is reported
 
   void region(const Op&, const std::string& kind);
@@ -101,9 +102,14 @@ class Propagator final : public eval::Observer {
   void split(const Op&);
   void concat(const Op&);
   void labelled(const Op&);
-  bool partial_operands(const Op&, Place& out);
+  bool partial_operands(const Op&, Placement& out);
   void gradients(const Op&);
-  void random(const Op&);
+  void random(TensorId, const eval::Site&);
+  void lost_tail(const Op&);
+  void shard_fan_in();
+  void needless_gathers();
+  void repeated_copies();
+  ModuleId owner_of(TensorId parameter) const;
   bool reduced_before(TensorId, int depth) const;
   support::Range made_whole(TensorId) const;
 
@@ -115,20 +121,20 @@ class Propagator final : public eval::Observer {
 
   // What findings say.
   support::Range range_of(const Op&) const;
-  std::vector<support::Note> origin(const Place&);              ///< where it became sharded
+  std::vector<support::Note> origin(const Placement&);              ///< where it became sharded
   std::string layer_name(ModuleId) const;
   std::string name_of(TensorId) const;
   bool parallel_layer(ModuleId) const;
   support::Range argument(ModuleId, const char* name, std::string* text = nullptr) const;
   void report_failure(const eval::Failure&);
-  void report_size(const Op&, const struct Regroup&, const Place&);
+  void report_size(const Op&, const struct Regroup&, const Placement&);
   void report_whole_needed(const Op&);
 
   model::Trace& trace_;
   const support::SourceManager& sources_;
-  Findings& findings_;
+  Found& findings_;
   const int tp_;
-  std::vector<Place> places_;
+  std::vector<Placement> places_;
   std::vector<Shard> shards_;
   std::vector<Partial> partials_;
   std::vector<std::pair<int, int>> made_;                       ///< input, dimension

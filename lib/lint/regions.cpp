@@ -22,8 +22,8 @@ bool Propagator::reduced_before(TensorId t, int depth) const {
 
 void Propagator::region(const Op& op, const std::string& kind) {
   const TensorId in = op.inputs[0].tensor, out = op.outputs[0];
-  const Place p = place(in);
-  Place q = plain(out);
+  const Placement p = place(in);
+  Placement q = plain(out);
   const auto& shape = trace_.tensor(out).shape;
   const bool rest = at_rest(op);
   std::size_t changed = shape.size();
@@ -35,6 +35,9 @@ void Propagator::region(const Op& op, const std::string& kind) {
     q.entered = true;
     return set(out, q);
   }
+  // Megatron's backward flattens three dimensions into two and nothing else.
+  if ((kind == "column_input" || kind == "row_input" || kind == "scatter") && !rest && !ranks_guessed && shape.size() > 3 && parallel_layer(op.module) && trace_.module(op.module).type.find("megatron") != std::string::npos)
+    findings_.add(Severity::Error, "SW118", range_of(op), layer_name(op.module) + " gets " + std::to_string(shape.size()) + " dimensions: " + shape_text(in) + "; its forward runs, its backward takes 2 or 3 only; flatten before and restore after", {});
   if (kind == "column_input") {
     const std::size_t last = shape.empty() ? 0 : shape.size() - 1;
     if (p.known && sharded(p, last) && p.partial < 0 && !rest) {

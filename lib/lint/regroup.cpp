@@ -16,7 +16,7 @@ std::int64_t product(const Sizes& s) {
 }
 
 /// The factors in order, at whole sizes.
-std::vector<Factor> flat(const Place& p, int tp) {
+std::vector<Factor> flat(const Placement& p, int tp) {
   std::vector<Factor> out;
   for (const auto& d : p.dims)
     for (Factor f : d) {
@@ -83,7 +83,7 @@ Sizes sizes_of(const std::vector<Dim>& dims) {
   return out;
 }
 
-Sizes shape_of(const Place& p, int tp) {
+Sizes shape_of(const Placement& p, int tp) {
   Sizes out;
   for (const auto& d : p.dims) {
     std::int64_t n = 1;
@@ -99,7 +99,7 @@ struct Reshaper {
   static std::int64_t whole_size(const Propagator& p, const model::Sym* s, std::int64_t v) { return p.whole_size(s, v); }
 };
 
-Regroup regroup_view(Propagator& lint, const model::Trace& trace, const model::Op& op, const Place& from, int tp) {
+Regroup regroup_view(Propagator& lint, const model::Trace& trace, const model::Op& op, const Placement& from, int tp) {
   Regroup r;
   const Sizes local = trace.tensor(op.outputs[0]).shape;
   const auto factors = flat(from, tp);
@@ -206,20 +206,26 @@ Regroup regroup_view(Propagator& lint, const model::Trace& trace, const model::O
     }
   }
   // Sizes that say nothing (flatten, numbers computed out of sight): the one dimension that fits when it is taken as the share.
-  for (std::size_t d = 0; d < local.size(); ++d) {
-    Sizes guess = local;
-    guess[d] *= tp;
-    if (product(guess) != all) break;
-    std::vector<Dim> cut;
-    if (!regroup(factors, guess, cut) || !carries(cut[d]) || !localise(cut, tp) || sizes_of(cut) != local) continue;
-    r.dims = std::move(cut);
-    return r;
-  }
+  // Rather one that leaves the factors as they are.
+  for (bool split : {false, true})
+    for (std::size_t d = 0; d < local.size(); ++d) {
+      Sizes guess = local;
+      guess[d] *= tp;
+      if (product(guess) != all) break;
+      std::vector<Dim> cut;
+      if (!regroup(factors, guess, cut) || !carries(cut[d])) continue;
+      std::size_t parts = 0;
+      for (const auto& x : cut) parts += static_cast<std::size_t>(std::count_if(x.begin(), x.end(), [](const Factor& f) { return f.size != 1 || f.shard >= 0; }));
+      if (!split && parts != factors.size()) continue;
+      if (!localise(cut, tp) || sizes_of(cut) != local) continue;
+      r.dims = std::move(cut);
+      return r;
+    }
   r.verdict = Regroup::Unknown;
   return r;
 }
 
-Regroup regroup_failed(Propagator& lint, const std::vector<model::SizeArg>& sizes, int first, const Place& from, int tp) {
+Regroup regroup_failed(Propagator& lint, const std::vector<model::SizeArg>& sizes, int first, const Placement& from, int tp) {
   Regroup r;
   r.verdict = Regroup::Unknown;
   Sizes target, given;

@@ -9,7 +9,7 @@ namespace shardwright::lint {
 
 class Propagator;
 struct Factor;
-struct Place;
+struct Placement;
 
 struct Regroup {
   enum Verdict {
@@ -30,9 +30,9 @@ struct Regroup {
 };
 
 /// `op` is a Reshape that ran.
-Regroup regroup_view(Propagator&, const model::Trace&, const model::Op& op, const Place& from, int tp);
+Regroup regroup_view(Propagator&, const model::Trace&, const model::Op& op, const Placement& from, int tp);
 
 /// The same question for one that did not run: sizes that do not fit the share but would fit the whole.
-Regroup regroup_failed(Propagator&, const std::vector<model::SizeArg>& sizes, int first, const Place& from, int tp);
+Regroup regroup_failed(Propagator&, const std::vector<model::SizeArg>& sizes, int first, const Placement& from, int tp);
 
 }  // namespace shardwright::lint

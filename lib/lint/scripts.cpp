@@ -18,10 +18,10 @@ using support::Severity;
 
 namespace {
 
-struct File {
+struct Script {
   const program::Module& module;
   const support::SourceManager& sources;
-  Findings& findings;
+  Found& findings;
   std::string text;
   std::string_view of(const Expr* e) const { return e ? sources.text(e->range) : std::string_view(); }
 };
@@ -38,7 +38,7 @@ std::string_view callee(const Expr* call) {
 }
 
 /// Is the callee `module.name` of torch.distributed, or imported from it?
-bool of_distributed(const File& f, const Expr* call) {
+bool of_distributed(const Script& f, const Expr* call) {
   const Expr* c = call->kids[0];
   if (c->kind == ExprKind::Attribute) {
     const auto base = f.of(c->kids[0]);
@@ -110,7 +110,7 @@ bool collective(std::string_view name) {
 }
 
 enum class Group { Default, Tensor, Pipeline, Other };
-Group group_of(const File& f, const Expr* call) {
+Group group_of(const Script& f, const Expr* call) {
   const Expr* g = argument(call, "group", 99);
   if (!g) return Group::Default;
   const auto text = f.of(g);
@@ -124,7 +124,7 @@ bool asks_tensor_rank(std::string_view condition) { return contains(condition, {
 bool asks_rank(std::string_view condition) { return contains(condition, {"get_rank()", "global_rank ==", "is_main_process", "is_rank_zero", "rank == 0"}); }
 
 /// SW115 / SW215: a collective that some ranks of its group never reach.
-void conditional_collectives(const File& f) {
+void conditional_collectives(const Script& f) {
   for (const Function* fn : functions(f.module)) {
     const auto all = placed(*fn);
     for (const auto& at : all)
@@ -166,7 +166,7 @@ void conditional_collectives(const File& f) {
 }
 
 /// SW215: both neighbours send first.
-void sends_first(const File& f) {
+void sends_first(const Script& f) {
   for (const Function* fn : functions(f.module)) {
     const Expr* sent = nullptr;
     std::string peer;
@@ -197,7 +197,7 @@ void sends_first(const File& f) {
 }
 
 /// SW216: a view that is not contiguous handed to a send.
-void strided_sends(const File& f) {
+void strided_sends(const Script& f) {
   auto strided = [&](const Expr* e) {
     if (!e) return false;
     if (e->kind == ExprKind::Call) return contains(callee(e), {"transpose", "permute", "swapaxes", "movedim"}) || callee(e) == "t";
@@ -222,7 +222,7 @@ void strided_sends(const File& f) {
 }
 
 /// SW305: a loss that only the last stage has, used on all.
-void loss_off_the_last_stage(const File& f) {
+void loss_off_the_last_stage(const Script& f) {
   if (!contains(f.text, {"pipeline"})) return;
   for (const Function* fn : functions(f.module)) {
     std::vector<std::string> losses;
@@ -251,7 +251,7 @@ void loss_off_the_last_stage(const File& f) {
 }
 
 /// SW121: the gradient norm of one rank's parameters.
-void local_clipping(const File& f) {
+void local_clipping(const Script& f) {
   if (!contains(f.text, {"tensor_model_parallel", "tensor_parallel", "parallel_state", "model_parallel"})) return;
   program::walk_exprs(f.module.body, [&](const Expr* e) {
     if (e->kind != ExprKind::Call || !contains(callee(e), {"clip_grad_norm_"}) || callee(e) != "clip_grad_norm_") return true;
@@ -264,7 +264,7 @@ void local_clipping(const File& f) {
 }
 
 /// SW309: torchrun passes the local rank in the environment.
-void local_rank_argument(const File& f) {
+void local_rank_argument(const Script& f) {
   if (contains(f.text, {"LOCAL_RANK"})) return;
   program::walk_exprs(f.module.body, [&](const Expr* e) {
     if (e->kind != ExprKind::Call || callee(e) != "add_argument") return true;
@@ -282,9 +282,9 @@ void local_rank_argument(const File& f) {
 
 }  // namespace
 
-void check_scripts(const program::Module& m, const support::SourceManager& sources, Findings& findings) {
+void check_scripts(const program::Module& m, const support::SourceManager& sources, Found& findings) {
   if (m.file < 0) return;
-  File f{m, sources, findings, sources.file(m.file).text};
+  Script f{m, sources, findings, sources.file(m.file).text};
   conditional_collectives(f);
   sends_first(f);
   strided_sends(f);

@@ -7,6 +7,6 @@
 
 namespace shardwright::lint {
 
-void check_scripts(const program::Module&, const support::SourceManager&, Findings&);
+void check_scripts(const program::Module&, const support::SourceManager&, Found&);
 
 }  // namespace shardwright::lint

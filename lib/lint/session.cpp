@@ -33,7 +33,7 @@ struct Session::Attempt {
   std::vector<const program::ClassDef*> covered;
 };
 
-Session::Session(const Request& request, support::SourceManager& sources, const rules::Database& rules, Findings& findings)
+Session::Session(const Request& request, support::SourceManager& sources, const rules::Database& rules, Found& findings)
     : request_(request), sources_(sources), rules_(std::shared_ptr<const rules::Database>(), &rules), findings_(findings), syntax_(std::make_shared<python::Syntax>(sources)),
       loader_(std::make_unique<eval::PythonSource>(syntax_, request.files ? *request.files : disk(), request.python_path)), tp_(request.tp > 0 ? request.tp : 2) {}
 
@@ -98,7 +98,7 @@ void Session::run_class(const Class& c) {
       if (ranks) {
         // What only one rank does (a bias that rank 0 adds) is no fault of all.
         const std::vector<support::Diagnostic> first(findings_.all().begin() + static_cast<std::ptrdiff_t>(mark), findings_.all().end());
-        Findings& f = findings_;
+        Found& f = findings_;
         f.back_to(mark);
         Attempt other;
         attempt(c, inputs, tp_ - 1, made_defaults, other);
@@ -204,6 +204,7 @@ bool Session::attempt(const Class& c, std::vector<Guess>& inputs, int rank, bool
       }
       trace.forward_begin = in.tick();
       watcher.begin();
+      watcher.ranks_guessed = std::any_of(inputs.begin(), inputs.end(), [](const Guess& g) { return !g.told && !g.none; });
       std::optional<eval::PyError> error;
       try {
         in.call(model, call);

@@ -15,7 +15,7 @@ namespace shardwright::lint {
 
 class Session {
  public:
-  Session(const Request&, support::SourceManager&, const rules::Database&, Findings&);
+  Session(const Request&, support::SourceManager&, const rules::Database&, Found&);
   /// Parses a file; nullptr when it cannot be read.
   const program::Module* load(const std::string& path);
   void run(const std::vector<Class>& classes);
@@ -29,7 +29,7 @@ class Session {
   const Request& request_;
   support::SourceManager& sources_;
   std::shared_ptr<const rules::Database> rules_;
-  Findings& findings_;
+  Found& findings_;
   std::shared_ptr<python::Syntax> syntax_;
   std::unique_ptr<eval::PythonSource> loader_;
   std::set<const program::ClassDef*> covered_;

@@ -7,20 +7,16 @@ namespace shardwright::lint {
 
 using support::Severity;
 
-namespace {
-std::size_t index(std::int32_t i) { return static_cast<std::size_t>(i); }
-}  // namespace
-
 support::Range Propagator::range_of(const Op& op) const { return op.site ? op.site->range : support::Range{}; }
 
 std::string Propagator::shape_text(TensorId t, bool of_whole) {
-  const Place& p = place(t);
+  const Placement& p = place(t);
   std::string out = "[";
   for (std::size_t d = 0; d < p.dims.size(); ++d) out += (d ? ", " : "") + std::to_string(of_whole ? whole(p, d) : trace_.tensor(t).shape[d]);
   return out + "]";
 }
 
-std::vector<support::Note> Propagator::origin(const Place& p) {
+std::vector<support::Note> Propagator::origin(const Placement& p) {
   if (p.since < 0) return {};
   const Op& op = trace_.op(p.since);
   std::string by = parallel_layer(op.module) ? " by " + layer_name(op.module) : "";
@@ -86,7 +82,10 @@ void Propagator::noticed(const std::string& code, const std::string& text, const
     rng_depth_ += text == "enter" ? 1 : -1;
     return;
   }
-  (void)tensors;
+  if (code == "dropout") {
+    if (!tensors.empty()) random(tensors[0], site);
+    return;
+  }
   if (code.rfind("SW", 0) != 0) return;
   support::Range where = site.expr ? site.expr->range : support::Range{};
   if (module >= 0 && trace_.module(module).construct_call) where = trace_.module(module).construct_call->range;
@@ -98,7 +97,7 @@ void Propagator::report_whole_needed(const Op& op) {
   const std::string name = last_part(op.name);
   if (!norms.count(name) || op.inputs.empty()) return;
   const TensorId x = op.inputs[0].tensor;
-  const Place p = place(x);
+  const Placement p = place(x);
   const bool statistics = name.find("norm") != std::string::npos;
   findings_.add(Severity::Error, "SW105", range_of(op),
                 name + " over a sharded dimension: " + shape_text(x) + " of " + shape_text(x, true) + (statistics ? "; each rank's statistics cover 1/tp of it" : "; each rank sees its own part only") +

@@ -96,7 +96,10 @@ Value masked_fill(Call& c) {
 Value dropout(Call& c) {
   double p = c.real("p", 0.5);
   Value v = c.d.elementwise(c, {"input"}, Linearity::Nonlinear);
-  if (p > 0 && v.is(Kind::Tensor)) c.in.trace.ops.back().random = "dropout";
+  if (p > 0 && v.is(Kind::Tensor)) {
+    c.in.trace.ops.back().random = "dropout";
+    if (c.d.observer) c.d.observer->noticed("dropout", c.name, {c.tensor("input")}, c.site, c.d.module_stack.empty() ? -1 : c.d.module_stack.back());
+  }
   return v;
 }
 

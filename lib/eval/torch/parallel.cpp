@@ -1,5 +1,6 @@
 // The native module `_shardwright`: what descriptions of parallel layers and of collectives are made of. Sizes are those of one rank.
 //   tp(), rank()           numbers that remember that they are the tensor-parallel size and rank (a Sym of a tensor made for it)
+//   plain_tp()             the size as a number like any other, for sizes that are made up
 //   region(kind, x, dim)   an identity, gather or scatter, recorded as an operation "shardwright.<kind>"
 //   layout(w, dim, outer)  the sharded dimension is `outer` whole blocks, each cut (Megatron's stride)
 //   result(y, bias)        the pair that a parallel layer returns
@@ -87,6 +88,7 @@ void register_parallel(Domain& d) {
   });
   in.modules.native("_shardwright", [&d](Interpreter& in, ModuleObj& m) {
     in.def(m, "tp", [&d](Interpreter&, CallInfo& info) { return tracked(d, d.parallel.tp_size, d.parallel.tp, tp_size_name, info.call); });
+    in.def(m, "plain_tp", [&d](Interpreter&, CallInfo&) { return Value::integer(d.parallel.tp); });
     in.def(m, "rank", [&d](Interpreter&, CallInfo& info) { return tracked(d, d.parallel.tp_rank, d.parallel.rank, tp_rank_name, info.call); });
     in.def(m, "region", [&d](Interpreter&, CallInfo& info) { return region(d, info); });
     in.def(m, "layout", [&d](Interpreter&, CallInfo& info) -> Value {

@@ -1,6 +1,6 @@
 # Values that lint makes up where nothing says them: a configuration whose attributes are made on first read (and stay),
 # constructor arguments by what their names say. Sizes fit each other: heads * HEAD = DIM, everything divides by the ranks.
-from _shardwright import tp
+from _shardwright import plain_tp as int_tp, tp
 import torch.nn as nn
 
 HEAD = 10
@@ -13,17 +13,6 @@ def heads():
 
 def kv_heads():
     return 2 * int_tp()
-
-
-def int_tp():
-    return plain(tp())
-
-
-def plain(n):
-    for i in range(1, 1025):  # a number without its origin
-        if n == i:
-            return i
-    return n
 
 
 def dim():

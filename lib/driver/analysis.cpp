@@ -186,6 +186,12 @@ support::Expected<std::unique_ptr<Analysis>> analyse(const ModelRequest& request
   pi.sources = &sm;
   pi.placement = &a.sharding;
   pi.partition = &a.partition;
+  if (a.slicer)
+    for (int k = 0; k < want.grid.pp; ++k) {
+      const rewrite::StageInterface face = a.slicer->interface(k);
+      pi.passes.emplace_back();
+      for (const auto& [from, to] : face.passes) pi.passes.back().push_back(face.receives[static_cast<std::size_t>(from)]);
+    }
   pi.model = request.spec;
   pi.objective = want.objective;
   pi.device = want.device;

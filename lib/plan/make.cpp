@@ -276,6 +276,10 @@ class Maker {
     plan_.collectives.push_back({tag, kind, site, stage, count, bytes});
   }
 
+  bool passed(std::size_t stage, TensorId t) const {
+    return stage < in_.passes.size() && std::find(in_.passes[stage].begin(), in_.passes[stage].end(), t) != in_.passes[stage].end();
+  }
+
   void collectives() {
     const double m = in_.grid.micro_batches;
     const int pp = static_cast<int>(plan_.stages.size());
@@ -298,10 +302,12 @@ class Maker {
     }
     for (int k = 0; k + 1 < pp; ++k) {
       const pipeline::Cut& c = p.cuts[static_cast<std::size_t>(k)];
-      const std::string site = fmt::format("stage {} to {}", k, k + 1), back = fmt::format("stage {} to {}", k + 1, k);
       for (TensorId t : c.live) {
-        add("boundary", "send", site, k, m, m * local_bytes(t));
-        if (gradient(t)) add("boundary", "send", back, k + 1, m, m * local_bytes(t));
+        if (passed(static_cast<std::size_t>(k), t)) continue;  // the stage that made it sends it
+        int to = k + 1;
+        while (passed(static_cast<std::size_t>(to), t)) ++to;
+        add("boundary", "send", fmt::format("stage {} to {}", k, to), k, m, m * local_bytes(t));
+        if (gradient(t)) add("boundary", "send", fmt::format("stage {} to {}", to, k), to, m, m * local_bytes(t));
       }
     }
     for (const auto& [t, where] : p.tied)

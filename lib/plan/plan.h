@@ -118,6 +118,8 @@ struct Inputs {
   const support::SourceManager* sources = nullptr;
   const sharding::Result* placement = nullptr;     ///< nullptr: tp = 1
   const pipeline::Partition* partition = nullptr;  ///< nullptr: pp = 1
+  /// By stage: tensors that it receives and returns unread. The runtime sends them past it.
+  std::vector<std::vector<model::TensorId>> passes;
   std::string model, objective = "split", device, job;
   Grid grid;
   std::vector<GivenRole> roles;

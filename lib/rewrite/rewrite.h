@@ -103,6 +103,8 @@ struct StageInterface {
   std::vector<model::TensorId> receives;    ///< order of the incoming tuple
   std::vector<model::TensorId> returns;     ///< order of the outgoing tuple (empty for the last stage)
   std::vector<std::string> needs_inputs;    ///< names of forward's inputs it reads
+  /// Entries of `receives` that it returns unread, with their place in `returns`: the runtime sends them past the stage.
+  std::vector<std::pair<int, int>> passes;
 };
 
 /// Slices __init__ and forward (and the methods between) of the modules that lie on a cut.

@@ -275,9 +275,13 @@ Printed print_definition(const Variant& v, const Container& c, const std::vector
   if (v.module == 0 && c.class_def && v.container == &c) {
     // What the runtime asks of a stage.
     std::string in = indentation(sources, c.range.file, c.class_def->body.front()->range.begin), names;
-    for (const auto& n : v.sliced && stages ? stages->interface(v.stage).needs_inputs : inputs) names += "\"" + n + "\", ";
+    const StageInterface face = v.sliced && stages ? stages->interface(v.stage) : StageInterface{{}, {}, inputs, {}};
+    for (const auto& n : face.needs_inputs) names += "\"" + n + "\", ";
+    std::string passes;
+    for (const auto& [from, to] : face.passes) passes += (passes.empty() ? "" : ", ") + std::to_string(from) + ": " + std::to_string(to);
+    if (!passes.empty()) passes = in + "passes = {" + passes + "}  # entries of input_tensor that it returns unread: they are sent past this stage\n";
     if (!names.empty()) names.pop_back();
-    std::string member = "\n\n" + in + "input_tensor = None\n" + in + "needs_inputs = (" + names + ")  # arguments of the model's forward that this stage reads\n\n" + in +
+    std::string member = "\n\n" + in + "input_tensor = None\n" + in + "needs_inputs = (" + names + ")  # arguments of the model's forward that this stage reads\n" + passes + "\n" + in +
                          "def set_input_tensor(self, tensors):\n" + in + in + "\"\"\"Receives what the previous stage returned; called before forward.\"\"\"\n" + in + in +
                          "self.input_tensor = tensors";
     edits.insert_after(c.class_def->body.back()->range.end, member);

@@ -31,6 +31,20 @@ struct StageSlicer::Impl {
     return *p;
   }
 
+  /// What the stage's forward names twice only: where it unpacks and where it returns.
+  std::vector<std::pair<int, int>> passes(int k, const FrameSlice& root) const {
+    std::vector<std::pair<int, int>> out;
+    if (!lo(k) || !hi(k)) return out;
+    Uses uses;
+    const std::string text = method_text(context, root, lo(k), hi(k), [&](Range r) { return context.text(r); }, uses);
+    const auto received = lo(k)->carried(0), returned = hi(k)->carried(0);
+    for (std::size_t i = 0; i < received.size(); ++i)
+      for (std::size_t j = 0; j < returned.size(); ++j)
+        if (received[i].tensor == returned[j].tensor && received[i].name == returned[j].produce && times_named(text, received[i].name) == 2)
+          out.emplace_back(static_cast<int>(i), static_cast<int>(j));
+    return out;
+  }
+
   std::string place(const pipeline::Cut& cut) const {
     if (cut.path.empty() || cut.path.back().step < 0) return "the cut";
     return "the cut at " + context.sources.describe(context.trace.step(cut.path.back().step).stmt->range);
@@ -167,7 +181,10 @@ StageInterface StageSlicer::interface(int k) const {
   } else {
     const auto& f = impl_->stages[static_cast<std::size_t>(k)].frames;
     const auto it = f.find(impl_->views[static_cast<std::size_t>(k) - 1].levels[0].frame);
-    if (it != f.end()) out.needs_inputs = it->second.provided.inputs;
+    if (it != f.end()) {
+      out.needs_inputs = it->second.provided.inputs;
+      out.passes = impl_->passes(k, it->second);
+    }
   }
   return out;
 }

@@ -187,6 +187,16 @@ bool is_identifier(const std::string& s) {
   return std::all_of(s.begin(), s.end(), [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; });
 }
 
+int times_named(const std::string& text, const std::string& name) {
+  const auto word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; };
+  int n = 0;
+  for (std::size_t at = text.find(name); at != std::string::npos; at = text.find(name, at + name.size())) {
+    const std::size_t end = at + name.size();
+    if ((at == 0 || !word(text[at - 1])) && (end == text.size() || !word(text[end]))) ++n;
+  }
+  return n;
+}
+
 // ---- text ------------------------------------------------------------------------------------------------------------------
 
 std::string with_edits(Range whole, std::vector<Edit> edits, const Render& render) {

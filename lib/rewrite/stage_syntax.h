@@ -67,6 +67,8 @@ std::vector<const Expr*> in_evaluation_order(const Expr* e);
 
 bool is_docstring(const Function& f, const Stmt* s);
 bool is_identifier(const std::string& s);
+/// How often a name stands in a text as a whole word (in comments and strings, too).
+int times_named(const std::string& text, const std::string& name);
 
 /// A piece of text to put in place of a range.
 struct Edit {

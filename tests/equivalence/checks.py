@@ -1,4 +1,5 @@
 """Run by test_runtime.py in four processes: every `check_*` function, on a mesh of its own. Names as arguments select."""
+import random
 import sys
 import traceback
 import warnings
@@ -10,7 +11,7 @@ import torch.nn.functional as F
 import shardwright.parallel as sw
 from shardwright.parallel import device_mesh
 from shardwright.parallel.params import Entry, load_stage
-from shardwright.parallel.schedules import make, simulate
+from shardwright.parallel.schedules import Routes, make, simulate
 
 warnings.filterwarnings("ignore")
 torch.set_default_dtype(torch.float64)
@@ -414,6 +415,62 @@ def check_pipeline_boundaries():
     assert len(out) == (3 if stage.last else 0)
 
 
+class Passing(nn.Module):
+    """Stages that hand on what they do not read: from 0 to 3, from 0 to 2 in another place, from 1 to 3."""
+    def __init__(self, index):
+        super().__init__()
+        self.index = index
+        self.passes = {1: {1: 2, 2: 1}, 2: {2: 1}}.get(index, {})
+        self.weight = nn.Parameter(draw(6, 6, seed=index) / 3)
+        self.input_tensor = None
+        self.saw = None
+
+    def set_input_tensor(self, received):
+        self.input_tensor = received
+        self.saw = None if received is None else [t is not None for t in received]
+
+    def forward(self, x=None):
+        if self.index == 0:
+            return torch.sin(x @ self.weight), x @ self.weight, torch.cos(x @ self.weight)
+        if self.index == 1:
+            x, far, near = self.input_tensor
+            return torch.sin(x @ self.weight), near, far, x * 2
+        if self.index == 2:
+            x, near, far, own = self.input_tensor
+            return torch.sin(x @ self.weight) * near, far, own
+        x, far, own = self.input_tensor
+        return ((x + far * 3) @ self.weight).sum() + own.sum()
+
+
+@check(pp=4)
+def check_passes():
+    """Tensors that stages hand on unread go past them, and so do their gradients."""
+    stage, whole = Passing(sw.pp_rank()), [Passing(i) for i in range(4)]
+    executor = sw.PipelineExecutor(stage)
+    for schedule in ("1f1b", "gpipe"):
+        for rows in ([3, 3, 3, 3, 3, 3], [3, 2], [2, 5, 1]):
+            stage.zero_grad()
+            with sw.counting() as payload:
+                losses = executor.run(len(rows), lambda i: stage(draw(rows[i], 6, seed=i)), schedule)
+            assert stage.saw == {0: None, 1: [True, False, False], 2: [True, True, False, True], 3: [True, True, True]}[stage.index], stage.saw
+            # far goes once, from 0 to 3; near from 0 to 2; the main path and `own` from neighbour to neighbour; gradients back
+            crossing = {0: 3, 1: 2 + 1, 2: 2 + 3, 3: 3}[stage.index]
+            assert payload["boundary"] == crossing * sum(rows) * 6 * 8, (stage.index, payload["boundary"], crossing * sum(rows) * 48)
+            for s in whole:
+                s.zero_grad()
+            for i, n in enumerate(rows):
+                out = whole[0](draw(n, 6, seed=i))
+                for s in whole[1:]:
+                    s.set_input_tensor(out)
+                    out = s()
+                out.backward()
+                if stage.index == 3:
+                    close(losses[i], out, "loss")
+            close(stage.weight.grad, whole[stage.index].weight.grad, f"{schedule} {rows}")
+    with torch.no_grad():
+        executor.run(2, lambda i: stage(draw(2, 6)), "forward")
+
+
 @check(pp=4)
 def check_groups_of_some_ranks():
     m = sw.mesh()
@@ -447,6 +504,23 @@ def check_schedules_finish():
                     assert result["peak"] == [min(p - s, m) for s in range(p)]
                 if name != "forward":
                     assert abs(result["bubble"] - (p - 1) / (m + p - 1)) < 1e-12
+
+
+@check()
+def check_schedules_with_links_finish():
+    """Transfers past stages: no lock with rendezvous transfers, and at most a ninth slower than without them."""
+    draw_links = random.Random(0)
+    for p in range(3, 8):
+        pairs = [(s, t) for s in range(p) for t in range(s + 2, p)]
+        for links in [[x] for x in pairs] + [sorted(draw_links.sample(pairs, min(len(pairs), 3))) for _ in range(4)] + [pairs]:
+            passes = [{e: e for e, (s, t) in enumerate(links, 1) if s < k < t} for k in range(p)]
+            routes = Routes(passes)
+            assert sorted(routes.links) == links
+            for m in (1, 2, 3, 5, 9):
+                for name in ("1f1b", "gpipe", "forward"):
+                    schedule = make(name, p, m)
+                    free, result = simulate(schedule), simulate(schedule, routes=routes)
+                    assert result["makespan"] <= free["makespan"] * 1.12, (name, p, m, links, result, free)
 
 
 # ---- gradients and the norm -------------------------------------------------------------------------------------------------

@@ -6,6 +6,9 @@ and bool tensors cross without gradient. What crosses is agreed by a header of t
 shapes, types or None entries differ from the previous message, their description follows it. So a short last batch or an
 evaluation with another batch size needs nothing special.
 
+A tensor that a stage hands on unread (its class says so in `passes = {entry received: entry returned}`) is sent past it, from the
+stage that made it straight to the one that reads it, and so is its gradient; the stage between sees None in its place.
+
 Transfers obey the stricter rules of NCCL on every backend: no tags, one order of messages for a pair of ranks, a send and the
 receive from the same peer that follows it in one group, contiguous buffers, complex as real, bool as uint8.
 """
@@ -20,7 +23,7 @@ from . import device_mesh as _mesh
 BOUNDARY, HEADER = "boundary", "header"
 _DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.complex64, torch.complex128, torch.int8, torch.uint8,
            torch.int16, torch.int32, torch.int64, torch.bool]
-_ABSENT = -1
+_ABSENT, _ELSEWHERE = -1, -2   # None; an entry that travels over another link
 
 
 class PipelineError(RuntimeError):
@@ -31,19 +34,19 @@ def _describe(tensors):
     """The description that the receiver needs, as integers."""
     flat = [len(tensors)]
     for t in tensors:
-        if t is None:
-            flat.append(_ABSENT)
+        if t is None or t is _ELSEWHERE:
+            flat.append(_ABSENT if t is None else _ELSEWHERE)
         else:
             flat += [_DTYPES.index(t.dtype), int(t.requires_grad), t.dim(), *t.shape]
     return flat
 
 
 def _parse(flat):
-    """-> list of None or (dtype, requires_grad, shape)."""
+    """-> list of None, _ELSEWHERE or (dtype, requires_grad, shape)."""
     out, i = [], 1
     for _ in range(flat[0]):
-        if flat[i] == _ABSENT:
-            out.append(None)
+        if flat[i] in (_ABSENT, _ELSEWHERE):
+            out.append(None if flat[i] == _ABSENT else _ELSEWHERE)
             i += 1
         else:
             n = flat[i + 2]
@@ -97,13 +100,23 @@ class PipelineExecutor:
         self._sent_description: dict[int, list[int]] = {}
         self._received_description: dict[int, list[int]] = {}
         self._works: list[tuple[object, torch.Tensor]] = []
+        self._routes = schedules.Routes(self._passes())
+
+    def _passes(self):
+        """Every stage's `passes`."""
+        m = self.mesh
+        if m.pp < 3:
+            return [{}] * m.pp   # nothing lies between
+        every = [None] * m.pp
+        dist.all_gather_object(every, dict(getattr(self.stage, "passes", {})), group=m.pp_group)
+        return every
 
     # ---- one step -------------------------------------------------------------------------------------------------------
     def run(self, micro_batches, forward, schedule=None):
         """`forward(i)` runs the stage on micro-batch i (its input_tensor is set) and returns the boundary tuple, or on the last
         stage the loss (already divided by what it must be divided by; None for evaluation). Returns the last stage's results."""
         m, stages, me = self.mesh, self.mesh.pp, self.mesh.pp_rank
-        program = schedules.programs(schedules.make(schedule or self.schedule, stages, micro_batches))[me]
+        program = schedules.programs(schedules.make(schedule or self.schedule, stages, micro_batches), self._routes)[me]
         self._inputs, self._outputs, self._arrived, self._ready = {}, {}, {}, {}
         results = []
         for entry in program:
@@ -130,7 +143,7 @@ class PipelineExecutor:
         return results
 
     def _forward(self, i, forward, results):
-        received = self._arrived.pop(("F", i), None)
+        received = self._received(i)
         self.stage.set_input_tensor(None if received is None else tuple(
             _Received.apply(t) if t is not None and t.requires_grad else t for t in received))
         out = forward(i)
@@ -144,26 +157,49 @@ class PipelineExecutor:
                     raise TypeError(f"entry {k} of what stage {self.mesh.pp_rank} returns is {type(t).__name__}: only tensors and "
                                     f"None cross a stage boundary")
             self._outputs[i] = out
-            self._ready[("F", i)] = out
+            me, routes = self.mesh.pp_rank, self._routes
+            self._ready["F", i, me + 1] = [_ELSEWHERE if routes.elsewhere(me, k) else t for k, t in enumerate(out)]
+            for target in routes.targets(me):
+                self._ready["F", i, target] = [out[k] for k, _ in routes.links[me, target]]
         self._inputs[i] = received
+
+    def _received(self, i):
+        """What stage 0 … made for this one, as its input_tensor; None on the first stage."""
+        me = self.mesh.pp_rank
+        if me == 0:
+            return None
+        received = self._arrived.pop(("F", i, me - 1))
+        for source in self._routes.sources(me):
+            for (_, k), t in zip(self._routes.links[source, me], self._arrived.pop(("F", i, source))):
+                received[k] = t
+        return tuple(received)
 
     def _backward(self, i):
         outputs, inputs = self._outputs.pop(i), self._inputs.pop(i)
         if self.mesh.is_last_stage:
             pairs = [(t, None) for t in outputs if t.requires_grad]
         else:
-            gradients = self._arrived.pop(("B", i))
+            me = self.mesh.pp_rank
+            gradients = self._arrived.pop(("B", i, me + 1))
+            for target in self._routes.targets(me):
+                for (k, _), g in zip(self._routes.links[me, target], self._arrived.pop(("B", i, target))):
+                    gradients[k] = g
             pairs = [(t, g) for t, g in zip(outputs, gradients) if t is not None and g is not None and t.requires_grad]
         if pairs:
             torch.autograd.backward([t for t, _ in pairs], [g for _, g in pairs])
         if inputs is not None:
-            self._ready[("B", i)] = tuple(t.grad if t is not None and t.requires_grad else None for t in inputs)
+            me = self.mesh.pp_rank
+            gradients = [t.grad if t is not None and t.requires_grad else None for t in inputs]
+            for source in self._routes.sources(me):
+                self._ready["B", i, source] = [gradients[k] for _, k in self._routes.links[source, me]]
+            self._ready["B", i, me - 1] = [None if self._routes.elsewhere(me - 1, k) else g for k, g in enumerate(gradients)]
 
     # ---- transfers ------------------------------------------------------------------------------------------------------
     def _message(self, peer, kind, i):
-        tensors = self._ready.pop((kind, i))
-        mask = sum(1 << k for k, t in enumerate(tensors) if t is not None)
-        payload = [_wire(t) for t in tensors if t is not None]
+        tensors = self._ready.pop((kind, i, peer))
+        present = [k for k, t in enumerate(tensors) if t is not None and t is not _ELSEWHERE]
+        mask = sum(1 << k for k in present)
+        payload = [_wire(tensors[k]) for k in present]
         if kind == "B":
             return _Message(None, mask, payload)
         description = _describe(tensors)
@@ -211,10 +247,12 @@ class PipelineExecutor:
         if receive and receive[0] == "F":
             kinds = _parse(self._received_description[peer])
         elif receive:
-            kinds = [None if t is None else (t.dtype, False, tuple(t.shape)) for t in self._outputs[receive[1]]]
+            made = self._outputs[receive[1]]
+            link = self._routes.links.get((self.mesh.pp_rank, peer))
+            kinds = [None if t is None else (t.dtype, False, tuple(t.shape)) for t in ([made[k] for k, _ in link] if link else made)]
         for k, kind in enumerate(kinds):
-            buffers.append(_buffer(kind[0], kind[2], device) if kind is not None and mask >> k & 1 else None)
+            buffers.append(_buffer(kind[0], kind[2], device) if mask >> k & 1 else None)
         self._post(peer, payload_out, [b for b in buffers if b is not None])
         if receive:
-            self._arrived[receive] = tuple(
-                None if b is None else _unwire(b, kind[0]).requires_grad_(kind[1]) for b, kind in zip(buffers, kinds))
+            self._arrived[(*receive, peer)] = [
+                None if b is None else _unwire(b, kind[0]).requires_grad_(kind[1]) for b, kind in zip(buffers, kinds)]

@@ -39,6 +39,40 @@ def make(name: str, stages: int, micro_batches: int):
     return SCHEDULES[name](stages, micro_batches)
 
 
+class Routes:
+    """Which entry of what a stage returns goes to which stage. Made from every stage's `passes`: {entry received: entry returned} of
+    tensors that the stage hands on unread; these are sent past it, from the stage that made them straight to the one that reads them."""
+
+    def __init__(self, passes):
+        self.passes = [dict(p or {}) for p in passes]
+        self.links: dict[tuple[int, int], list[tuple[int, int]]] = {}   # (source, target) -> [(entry returned, entry received)], neighbours left out
+        for stage, mine in enumerate(self.passes):
+            for entry in sorted(mine):
+                if stage == 0 or stage + 1 == len(self.passes):
+                    raise ScheduleError(f"stage {stage} of {len(self.passes)} cannot pass on what it receives: it is at the end of the pipeline")
+                if entry in self.passes[stage - 1].values():
+                    continue   # it comes from further up
+                target, at = stage, entry
+                while target + 1 < len(self.passes) and at in self.passes[target]:
+                    at = self.passes[target][at]
+                    target += 1
+                self.links.setdefault((stage - 1, target), []).append((entry, at))
+
+    @classmethod
+    def neighbours(cls, stages: int):
+        return cls([{}] * stages)
+
+    def elsewhere(self, stage: int, entry: int) -> bool:
+        """Does this entry between `stage` and the next one travel over another link?"""
+        return entry in self.passes[stage].values() or entry in self.passes[stage + 1]
+
+    def targets(self, stage: int):
+        return [t for s, t in sorted(self.links) if s == stage]
+
+    def sources(self, stage: int):
+        return [s for s, t in sorted(self.links) if t == stage]
+
+
 def transfers(actions, stage: int, stages: int):
     """The stage's program with its transfers: ("recv"|"send", peer stage, "F"|"B", micro_batch) around ("run", …) entries."""
     program = []
@@ -52,8 +86,59 @@ def transfers(actions, stage: int, stages: int):
     return program
 
 
-def programs(schedule):
-    """What every stage executes. Facing transfers are one entry, ("exchange", peer, send kind, send index, receive kind, receive
+def programs(schedule, routes=None):
+    """What every stage executes, transfers past other stages (`routes`) included."""
+    return routed_programs(schedule, routes) if routes is not None and routes.links else neighbour_programs(schedule)
+
+
+def routed_programs(schedule, routes, forward_cost=1.0, backward_cost=2.0):
+    """Programs with transfers between any two stages. They are read off an execution: always the event that can begin first happens
+    next, a transfer when its receiver needs it for what it does next. So all stages agree on one order of events, and rendezvous
+    transfers cannot lock."""
+    stages = len(schedule)
+    cost = {FORWARD: forward_cost, BACKWARD: backward_cost}
+    entries, clock, at = [[] for _ in range(stages)], [0.0] * stages, [0] * stages
+    done, arrived = set(), set()
+
+    def sources(stage, kind):
+        near = [stage - 1 if kind == FORWARD else stage + 1]
+        return [s for s in near if 0 <= s < stages] + (routes.sources(stage) if kind == FORWARD else routes.targets(stage))
+
+    def events():
+        """(time, is a run, stage, source or -1) of what could happen next."""
+        for s in range(stages):
+            if at[s] == len(schedule[s]):
+                continue
+            kind, i = schedule[s][at[s]]
+            missing = [p for p in sources(s, kind) if (p, s, kind, i) not in arrived]
+            if not missing:
+                yield clock[s], 1, s, -1
+            for p in missing:
+                if (p, kind, i) in done:
+                    yield max(clock[s], clock[p]), 0, s, p
+
+    while any(at[s] < len(schedule[s]) for s in range(stages)):
+        event = min(events(), default=None)
+        if event is None:
+            raise ScheduleError("the schedule cannot finish: " + "; ".join(
+                f"stage {s} waits before {schedule[s][at[s]]}" for s in range(stages) if at[s] < len(schedule[s])))
+        begin, is_run, s, p = event
+        kind, i = schedule[s][at[s]]
+        if is_run:
+            entries[s].append(("run", s, kind, i))
+            clock[s] = begin + cost[kind]
+            done.add((s, kind, i))
+            at[s] += 1
+        else:
+            entries[s].append(("recv", p, kind, i))
+            entries[p].append(("send", s, kind, i))
+            clock[s] = clock[p] = begin
+            arrived.add((p, s, kind, i))
+    return entries
+
+
+def neighbour_programs(schedule):
+    """What every stage executes when tensors go from neighbour to neighbour. Facing transfers are one entry, ("exchange", peer, send kind, send index, receive kind, receive
     index): a send followed by a receive from the same peer, where the peer has the same pair the other way round. (Where it has
     not, the peer may need what is sent before it can send anything: then they stay two.)"""
     stages = len(schedule)
@@ -74,11 +159,11 @@ def programs(schedule):
     return out
 
 
-def simulate(schedule, forward_cost=1.0, backward_cost=2.0):
+def simulate(schedule, forward_cost=1.0, backward_cost=2.0, routes=None):
     """Runs a schedule with rendezvous transfers in one process: {"makespan", "bubble", "peak": activations kept by stage}.
     Raises ScheduleError, naming what every stage waits for, when it cannot finish."""
     stages = len(schedule)
-    program = programs(schedule)
+    program = programs(schedule, routes)
     at, clock, busy = [0] * stages, [0.0] * stages, [0.0] * stages
     kept, peak = [0] * stages, [0] * stages
 

@@ -31,6 +31,7 @@ def main():
         ("lint: examples, fixes, formats, language server", [python, "-m", "unittest", "discover", "-s", "tests/lint", "-p", "test_*.py"]),
         ("lint cases", [python, "tests/cases/check_lint.py", a.binary, "tests/cases"]),
         ("lint cases, the fork's imports", [python, "tests/cases/check_lint.py", a.binary, "tests/cases", "--prefix", "onescience"]),
+        ("fuzzed input", [python, "tests/fuzz/run_fuzz.py", "--tool", str(Path(a.build) / "bin" / "fuzz_lint"), "--runs", "100000" if a.all else "500"]),
         ("axes and cuts against the prototype", [python, "tests/oracle/check.py", "--binary", a.binary, "--corpus", a.corpus]),
         ("trees against PyTorch", [python, "tests/corpus/check_tree.py", "--binary", a.binary, "--corpus", a.corpus]),
         ("operation rules against PyTorch", [python, "tests/oprules/check_ops.py", "--tool", str(Path(a.build) / "bin" / "unit_eval")]),

@@ -1,11 +1,14 @@
-"""What is around lint: generated documents, the hook, the action and `explain`."""
+"""What is around lint: generated documents, the hook, the action, `explain` and tools/new-check."""
 
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 import unittest
+from pathlib import Path
 
 import yaml
 
@@ -60,6 +63,33 @@ class Hooks(Case):
         for p in packages:
             if p.startswith("lib") or p.startswith("nlohmann"):
                 self.assertIn(p, ours)
+
+
+class Golden(unittest.TestCase):
+    def test_golden_cases(self):
+        done = subprocess.run([sys.executable, ROOT / "tests/cases/check_lint.py", BINARY, ROOT / "tests/lint/golden"], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+
+class NewCheck(unittest.TestCase):
+    def test_it_writes_a_check_that_compiles_and_words_that_load(self):
+        with tempfile.TemporaryDirectory() as tmp:
+            root = Path(tmp)
+            for name in ("rules/lint", "tools", "lib/lint/checks"):
+                shutil.copytree(ROOT / name, root / name, dirs_exist_ok=True)
+            done = subprocess.run([sys.executable, root / "tools/new-check", "SW1", "gathered_mask", "--title", "Gathered mask"], capture_output=True, text=True)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            code = "SW" + str(max(int(r["code"][2:]) for r in rules() if r["code"].startswith("SW1")) + 1)
+            rule = yaml.safe_load((root / f"rules/lint/{code}.yaml").read_text())
+            self.assertEqual((rule["code"], rule["title"], set(rule)), (code, "Gathered mask", set(rules()[0])))
+            function = f"{code.lower()}_gathered_mask"
+            self.assertTrue((root / f"tests/lint/golden/{function}/input.py").is_file())
+            for source in (f"{function}.cpp", "all.cpp"):
+                compiled = subprocess.run(["g++", "-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-Wno-missing-field-initializers", "-Wno-restrict", f"-I{root / 'lib'}", f"-I{ROOT / 'lib'}", root / "lib/lint/checks" / source], capture_output=True, text=True)
+                self.assertEqual(compiled.returncode, 0, compiled.stderr)
+            self.assertIn(f"  {function}(file);\n", (root / "lib/lint/checks/all.cpp").read_text())
+            again = subprocess.run([sys.executable, root / "tools/new-check", code, "other"], capture_output=True, text=True)
+            self.assertEqual(again.returncode, 2)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,7 @@
+import torch.nn as nn
+from megatron.core.tensor_parallel.layers import ColumnParallelLinear
+
+
+class Expand(nn.Module):
+    def forward(self, x)
+        return ColumnParallelLinear(x)

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <mutex>
 
 #include "driver/process.h"
 #include "lint/baseline.h"
@@ -46,23 +47,47 @@ bool excluded(const std::string& path, const std::vector<std::string>& globs) {
   return false;
 }
 
-// Every file with a comment for us, and every file with a finding.
-support::Expected<std::vector<support::FileId>> commented(const LintRequest& request, const python::FileSystem& files, support::SourceManager& sm, const std::vector<Diagnostic>& found) {
+// Notes which files with a comment for us are read: the analysis reads every file it is asked to look at, once.
+class NotingFileSystem final : public python::FileSystem {
+ public:
+  explicit NotingFileSystem(const python::FileSystem& below) : below_(below) {}
+  bool is_file(const std::string& path) const override { return below_.is_file(path); }
+  bool is_directory(const std::string& path) const override { return below_.is_directory(path); }
+  std::vector<std::string> list(const std::string& path) const override { return below_.list(path); }
+  support::Expected<std::string> read(const std::string& path) const override {
+    auto text = below_.read(path);
+    if (text && text->find("shardwright:") != std::string::npos) {
+      const std::lock_guard lock(mutex_);
+      noted_.emplace(path, *text);
+    }
+    return text;
+  }
+  const std::map<std::string, std::string>& noted() const { return noted_; }
+
+ private:
+  const python::FileSystem& below_;
+  mutable std::mutex mutex_;
+  mutable std::map<std::string, std::string> noted_;
+};
+
+bool below(const std::string& path, const std::vector<std::string>& roots) {
+  return std::any_of(roots.begin(), roots.end(), [&](const std::string& r) {
+    const std::string root = support::normal_path(r);
+    return root == "." || root.empty() ? !path.starts_with("/") && !path.starts_with("..") : path == root || path == r || path.starts_with(root.ends_with('/') ? root : root + "/");
+  });
+}
+
+// The files of the request with a comment for us, and every file with a finding.
+std::vector<support::FileId> commented(const LintRequest& request, const NotingFileSystem& files, support::SourceManager& sm, const std::vector<Diagnostic>& found) {
   std::set<support::FileId> out;
   std::map<std::string, support::FileId> known;
   for (std::size_t i = 0; i < sm.size(); ++i) known.emplace(sm.file(static_cast<support::FileId>(i)).path, static_cast<support::FileId>(i));
   for (const auto& d : found)
     if (d.range.valid()) out.insert(d.range.file);
-  auto all = lint::python_files(request.what.paths, files);
-  if (!all) return all.error();
-  for (const auto& path : *all) {
-    auto it = known.find(path);
-    if (it != known.end()) {
-      out.insert(it->second);
-      continue;
-    }
-    const auto text = files.read(path);
-    if (text && text->find("shardwright:") != std::string::npos) out.insert(sm.add(path, *text));
+  for (const auto& [path, text] : files.noted()) {
+    if (!below(path, request.what.paths)) continue;  // an installed package's own comments
+    const auto it = known.find(path);
+    out.insert(it != known.end() ? it->second : sm.add(path, text));
   }
   return std::vector<support::FileId>(out.begin(), out.end());
 }
@@ -101,7 +126,7 @@ support::Expected<bool> known_codes(const std::vector<std::string>& prefixes, co
 }
 
 support::Expected<LintOutcome> run_lint(const LintRequest& request, support::SourceManager& sm, const rules::Database& db) {
-  const python::FileSystem& files = request.what.files ? *request.what.files : lint::disk();
+  const NotingFileSystem files(request.what.files ? *request.what.files : lint::disk());
   lint::Request what = request.what;
   what.files = &files;
   auto found = request.check ? request.check(what, sm, db) : lint::check(what, sm, db);
@@ -109,9 +134,7 @@ support::Expected<LintOutcome> run_lint(const LintRequest& request, support::Sou
   LintOutcome out;
   std::vector<Diagnostic> all = std::move(*found);
   lint::sort_findings(all, sm);
-  auto with_comments = commented(request, files, sm, all);
-  if (!with_comments) return with_comments.error();
-  out.suppressed = lint::suppress(sm, *with_comments, rules::lint_codes(), all);
+  out.suppressed = lint::suppress(sm, commented(request, files, sm, all), rules::lint_codes(), all);
   std::map<support::FileId, bool> out_of_sight;
   std::erase_if(all, [&](const Diagnostic& d) {
     if (!selected(d.code, request)) return true;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "lint/checks/check.h"
 #include "lint/files.h"
 #include "lint/findings.h"
 #include "lint/scripts.h"
@@ -30,6 +31,7 @@ support::Expected<std::vector<support::Diagnostic>> check(const Request& request
   std::vector<support::Diagnostic> out;
   for (const auto& d : findings.all())
     if (looked_at.count(d.range.file)) out.push_back(d);
+  for (const auto* m : modules) run_file_checks({*m, sources, out});
   std::stable_sort(out.begin(), out.end(), [&](const auto& a, const auto& b) {
     if (a.range.file != b.range.file) return sources.file(a.range.file).path < sources.file(b.range.file).path;
     return a.range.begin < b.range.begin;

@@ -3,5 +3,6 @@ from megatron.core.tensor_parallel.layers import ColumnParallelLinear
 
 
 class Expand(nn.Module):
-    def forward(self, x)
-        return ColumnParallelLinear(x)
+    def forward(self, x):
+        y = (x,, 2)
+        return ColumnParallelLinear(y)

@@ -31,7 +31,17 @@ struct StageSlicer::Impl {
     return *p;
   }
 
-  /// What the stage's forward names twice only: where it unpacks and where it returns.
+  /// Does an operation of the stage read the tensor?
+  bool reads(const StageSlice& s, TensorId t) const {
+    const auto [first, last] = context.facts.ops_between(s.from, s.to);
+    for (std::size_t o = first; o < last; ++o)
+      for (const auto& in : context.trace.ops[o].inputs)
+        if (in.tensor == t) return true;
+    return false;
+  }
+
+  /// What the stage's forward names twice only, where it unpacks and where it returns; or puts into a list and returns from there,
+  /// doing nothing with that list but putting in, taking out and returning.
   std::vector<std::pair<int, int>> passes(int k, const FrameSlice& root) const {
     std::vector<std::pair<int, int>> out;
     if (!lo(k) || !hi(k)) return out;
@@ -40,7 +50,8 @@ struct StageSlicer::Impl {
     const auto received = lo(k)->carried(0), returned = hi(k)->carried(0);
     for (std::size_t i = 0; i < received.size(); ++i)
       for (std::size_t j = 0; j < returned.size(); ++j)
-        if (received[i].tensor == returned[j].tensor && received[i].name == returned[j].produce && times_named(text, received[i].name) == 2)
+        if (received[i].tensor == returned[j].tensor && times_named(text, received[i].name) == 2 &&
+            (received[i].name == returned[j].produce || (only_holds(text, returned[j].base) && !reads(stages[static_cast<std::size_t>(k)], received[i].tensor))))
           out.emplace_back(static_cast<int>(i), static_cast<int>(j));
     return out;
   }

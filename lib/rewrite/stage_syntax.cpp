@@ -187,14 +187,37 @@ bool is_identifier(const std::string& s) {
   return std::all_of(s.begin(), s.end(), [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; });
 }
 
-int times_named(const std::string& text, const std::string& name) {
-  const auto word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; };
-  int n = 0;
+namespace {
+bool word(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
+
+/// Calls f with the end of every whole word `name`; false as soon as f says so.
+template <class F> bool each_name(const std::string& text, const std::string& name, F f) {
   for (std::size_t at = text.find(name); at != std::string::npos; at = text.find(name, at + name.size())) {
     const std::size_t end = at + name.size();
-    if ((at == 0 || !word(text[at - 1])) && (end == text.size() || !word(text[end]))) ++n;
+    if ((at == 0 || !word(text[at - 1])) && (end == text.size() || !word(text[end])) && !f(at, end)) return false;
   }
+  return true;
+}
+}  // namespace
+
+int times_named(const std::string& text, const std::string& name) {
+  int n = 0;
+  each_name(text, name, [&](std::size_t, std::size_t) { return ++n > 0; });
   return n;
+}
+
+bool only_holds(const std::string& text, const std::string& variable) {
+  return each_name(text, variable, [&](std::size_t at, std::size_t end) {
+    const std::string_view rest = std::string_view(text).substr(end);
+    for (const char* use : {" = [", ".append(", ".pop("})
+      if (rest.rfind(use, 0) == 0) return at == 0 || text[at - 1] != '.';
+    if (rest.empty() || rest[0] != '[') return false;
+    std::size_t close = 1;
+    while (close < rest.size() && std::isdigit(static_cast<unsigned char>(rest[close]))) ++close;
+    const std::size_t line = text.rfind('\n', at) + 1;  // npos + 1: the beginning
+    const bool returned = std::string_view(text).substr(text.find_first_not_of(' ', line)).rfind("return ", 0) == 0;
+    return returned && close > 1 && close < rest.size() && rest[close] == ']' && (close + 1 == rest.size() || rest[close + 1] == ',' || rest[close + 1] == '\n' || rest[close + 1] == ')');
+  });
 }
 
 // ---- text ------------------------------------------------------------------------------------------------------------------

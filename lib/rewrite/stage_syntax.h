@@ -69,6 +69,8 @@ bool is_docstring(const Function& f, const Stmt* s);
 bool is_identifier(const std::string& s);
 /// How often a name stands in a text as a whole word (in comments and strings, too).
 int times_named(const std::string& text, const std::string& name);
+/// Is the variable only a list that things are put into and taken out of: `v = [`, `v.append(`, `v.pop(`, `v[1]` in a return?
+bool only_holds(const std::string& text, const std::string& variable);
 
 /// A piece of text to put in place of a range.
 struct Edit {

@@ -11,7 +11,7 @@ FOLDER = os.environ["HAND_FOLDER"]
 sys.path.insert(0, FOLDER)
 
 from gpt_parallel import build_stage  # noqa: E402
-from shardwright.parallel import SyntheticDataset, get_args, mesh, pretrain  # noqa: E402
+from shardwright.parallel import SyntheticDataset, mesh, pretrain  # noqa: E402
 
 
 def sample(generator):

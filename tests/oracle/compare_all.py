@@ -3,7 +3,11 @@
 
 TOOL: a program that prints a job's axes (`axes_of_job`, or "shardwright plan --tp 2 --json"); JOBS: folder of make_jobs.py.
 Without ids: every model that has a job and an expectation. Exit 1 where one differs without an explanation or fails."""
-import json, os, shlex, subprocess, sys, tempfile
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 tool, jobs, ids = shlex.split(sys.argv[1]), sys.argv[2], sys.argv[3:]

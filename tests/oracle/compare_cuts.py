@@ -7,7 +7,15 @@
         real plans (`shardwright plan … --pp P --json`). The grain differs: the prototype may cut between any two operations, we between
         statements and around calls, where code can be written; so `balance.optimum` is compared, and a worse one is listed with its reason.
 """
-import argparse, importlib.util, json, math, os, subprocess, sys, tempfile, warnings
+import argparse
+import importlib.util
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+import warnings
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 EXPECTED = os.path.join(HERE, "prototype", "expected")
@@ -17,7 +25,8 @@ HEAVY = {"linear", "mm", "bmm", "addmm", "matmul", "einsum", "scaled_dot_product
 
 def chain(corpus, runner, ident):
     """The exported graph as tensors and operations, with the prototype's FLOPs."""
-    import torch, yaml
+    import torch
+    import yaml
     warnings.filterwarnings("ignore")
     sys.path.insert(0, os.path.join(HERE, "prototype"))
     import cuts

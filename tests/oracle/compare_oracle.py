@@ -9,7 +9,12 @@ Objective `split` splits what remains after the prototype's priced choice: such 
 shardable too. Anything else is a difference; each must be explained in differences.yaml. Exit 1 on an unexplained one, or on an
 explanation that no longer applies.
 """
-import argparse, fnmatch, json, math, os, sys
+import argparse
+import fnmatch
+import json
+import math
+import os
+import sys
 
 
 def size(dim):

@@ -6,8 +6,16 @@ Unlike the prototype's sim.py, where autograd sums what ranks share, each rank h
 ReduceFrom and the gradient sums that lib/sharding asks for connect ranks. A conversion that is missing, or one too many, shows
 as a wrong gradient. float64, all parameters perturbed.
 """
-import importlib.util, json, operator, os, subprocess, sys, tempfile, warnings
-import torch, yaml
+import importlib.util
+import json
+import operator
+import os
+import subprocess
+import sys
+import tempfile
+import warnings
+import torch
+import yaml
 warnings.filterwarnings("ignore")
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from trace_of_export import Trace, aten

@@ -4,8 +4,13 @@ Lets lib/sharding be compared with the prototype on the very same graphs, withou
     trace_of_export.py CORPUS.yaml run_corpus.py ID > trace.json
     SHARDWRIGHT_TRACE=trace.json build/bin/unit_sharding '[import]'
 """
-import importlib.util, json, math, operator, sys, warnings
-import torch, yaml
+import importlib.util
+import json
+import operator
+import sys
+import warnings
+import torch
+import yaml
 warnings.filterwarnings("ignore")
 sys.path.insert(0, __file__.rsplit("/", 1)[0] + "/prototype")
 from axes import ELT, aten

@@ -252,7 +252,7 @@ def main():
             # Give everything values that differ, so that a zero initialisation hides nothing.
             with torch.no_grad():
                 g = torch.Generator().manual_seed(5)
-                for n, p in original.named_parameters():
+                for p in original.parameters():
                     if p.is_floating_point():
                         p.add_(torch.randn(p.shape, generator=g) * 0.02)
             state = {n: t.detach().clone() for n, t in original.state_dict().items()}

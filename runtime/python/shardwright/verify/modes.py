@@ -143,7 +143,7 @@ class Randomness:
                 scores = scores.masked_fill(~attn_mask, float("-inf")) if attn_mask.dtype == torch.bool else scores + attn_mask
             return me.dropout(scores.softmax(-1), dropout_p) @ value
 
-        plain_rand, plain_rand_like = torch.rand, torch.rand_like
+        plain_rand = torch.rand
 
         def numbers(shape, like):
             return torch.full(shape, 0.999, dtype=torch.float64, device=like.device) if me.off else me.uniform(shape, like)

@@ -54,7 +54,7 @@ def run(ep, trace, place, inputs, state):
     copy_at, slice_at, reduce_out, slice_out = set(), set(), {}, set()
     for c in place["conversions"]:
         edges = [(c["op"], c["operand"])] + [tuple(e) for e in c["also"]]
-        for op, k in edges:
+        for op, _ in edges:
             if c["kind"] == "copy": copy_at.add((node_of[op], c["tensor"]))
             elif c["kind"] == "reduce": reduce_out[node_of[op]] = c["mean"]
             elif c["kind"] == "slice" and c["on_output"]: slice_out.add(node_of[op])

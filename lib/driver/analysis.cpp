@@ -83,6 +83,7 @@ support::Expected<std::unique_ptr<Analysis>> trace_model(const ModelRequest& req
   options.max_steps = request.max_steps;
   options.rules = a->rules;
   options.syntax = a->syntax = std::make_shared<python::Syntax>(sm);
+  options.rules_dirs = request.rules;
   auto traced = eval::trace(a->file.job, options, sm);
   if (!traced) return traced.error();
   a->traced = std::move(*traced);
@@ -103,6 +104,7 @@ support::Expected<std::unique_ptr<Analysis>> analyse(const ModelRequest& request
   options.max_steps = request.max_steps;
   options.rules = a.rules;
   options.syntax = a.syntax;
+  options.rules_dirs = request.rules;
   if (auto other = eval::trace(eval::with_batch(a.file.job, 3), options, sm)) a.other = std::move(*other);
   else a.warnings.push_back({support::Severity::Warning, "batch", {}, "the model does not run at another batch size (" + other.error().message + "): the plan is proven for this size only", {}, {}});
 

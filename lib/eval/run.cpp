@@ -243,7 +243,7 @@ Expected<std::unique_ptr<Traced>> trace(const Job& job, const Options& options, 
     in.max_steps = options.max_steps;
     in.impl()->stack_limit = co.stack_limit();
     try {
-      register_torch(in, options.rules, options.watch);
+      register_torch(in, options.rules, options.watch, options.rules_dirs);
       Runner(job, *out, source, sm).run();
     } catch (PyError& e) {
       error = from_error(in, e);

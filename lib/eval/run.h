@@ -55,6 +55,7 @@ struct Options {
   std::shared_ptr<const rules::Database> rules;  ///< null: the embedded ones
   std::shared_ptr<python::Syntax> syntax;   ///< shared between traces with one SourceManager; null: its own
   Watch watch;
+  std::vector<std::string> rules_dirs;      ///< folders whose layers/**.py describe modules; they win over the embedded ones
 };
 
 /// Parses "f32[1,72,?]~rand", "i64[2,16]<128", "i64[4]2..128", "=None".

@@ -141,6 +141,7 @@ struct LayerPlan {
   bool shared_input = false;           ///< its input was copied before: disable_grad_reduce=True
   bool input_is_parallel = true;
   bool gather_output = false;
+  bool reduce_output = true;           ///< false: the sum over tp comes later, with others
   bool by_statement = false;           ///< constructed with others at one place: cut or replaced at the end of __init__
 };
 

@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "rewrite/tp_context.h"
+#include "sharding/infer.h"
 
 namespace shardwright::rewrite::tp {
 
@@ -412,6 +413,11 @@ void emit_conversions(Context& ctx, Layers& layers, std::vector<Need>& needs) {
         break;
       case Conversion::ReduceFrom: {
         std::string why = fmt::format("contracts {}: partial results are added up", axis);
+        if (sharding::is_lookup(op)) {
+          if (!ctx.index.direct(op) || !op.site || op.site->kind != ExprKind::Call || !ctx.editable(op.frame, op.site) || !ctx.hand_over(op.frame, op.site, "vocab_parallel", c.axis, why))
+            cannot(c, "the sum over the rows of the table of");
+          break;
+        }
         bool bias = std::any_of(op.inputs.begin(), op.inputs.end(), [](const auto& o) { return o.is_bias && o.tensor >= 0; });
         if (bias && c.on_output && !c.mean) {
           // The bias must be added after the sum.
@@ -440,8 +446,9 @@ void emit_conversions(Context& ctx, Layers& layers, std::vector<Need>& needs) {
       case Conversion::Slice:
       case Conversion::Gather: {
         TensorId t = c.tensor >= 0 ? c.tensor : c.on_output ? op.outputs[static_cast<std::size_t>(c.operand)] : op.inputs[static_cast<std::size_t>(c.operand)].tensor;
-        Layout l = ctx.layout(t, c.dim, c.axis);
         bool gather = c.kind == Conversion::Gather;
+        Layout l = ctx.layout(t, c.dim, c.axis);
+        if (gather) l = {}, l.dim = c.dim;   // a whole dimension of the result, which is full everywhere else
         if (!l.expressible || !l.segments.empty()) {
           ctx.refuse(c.axis, p ? p.expr->range : op.site ? op.site->range : Range{}, fmt::format("{} lies in a concatenation here, which {} cannot express", axis, gather ? "a gather" : "a slice"));
           break;

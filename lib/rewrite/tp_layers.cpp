@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "rewrite/tp_context.h"
+#include "sharding/infer.h"
 
 namespace shardwright::rewrite::tp {
 
@@ -144,13 +145,18 @@ void Layers::choose(ModuleId id) {
   bool editable = ctx_.editable(made.construct_frame, made.construct_call);
   std::string extra;
   if (!rule || !editable || !missing_arguments(id, extra)) return;
-  // Consumed by its parameters (F.linear(x, self.qkv.weight)) rather than called: conversions are written there.
+  // Consumed by its parameters (F.linear(x, self.qkv.weight)) rather than called: conversions are written there. A table of which
+  // rows are looked up can have other readers beside: they find its rows as they are.
+  const bool table = std::any_of(ctx_.index.uses(weight->tensor).begin(), ctx_.index.uses(weight->tensor).end(), [&](const Use& u) {
+    const Op& op = ctx_.trace.op(u.op);
+    return sharding::is_lookup(op) && p.layout.dim == 0 && ctx_.index.within(op.module, id) && ctx_.index.call_at(id, op.clock) >= 0;
+  });
   for (const auto& r : m.params)
     for (const auto& use : ctx_.index.uses(r.tensor)) {
       const Op& op = ctx_.trace.op(use.op);
       bool own = ctx_.index.within(op.module, id) && ctx_.index.call_at(id, op.clock) >= 0;
       bool other_layer = !own && op.module >= 0 && ctx_.trace.module(op.module).builtin;   // tied weights: the other layer's business
-      if (!own && !other_layer) return;
+      if (!own && !other_layer && !table) return;
     }
   if (ctx_.index.calls_of(id).empty()) return;
   if (!rule->replace_with.empty()) {
@@ -205,7 +211,7 @@ std::pair<ModuleId, std::string> Layers::late_place(ModuleId m) const {
 
 std::string Layers::signature(ModuleId m) const {
   const LayerPlan& p = of(m);
-  std::string s = fmt::format("{}/{}/", static_cast<int>(p.form), p.generated_class);
+  std::string s = fmt::format("{}/{}/{}/", static_cast<int>(p.form), p.generated_class, p.reduce_output);
   if (p.form != LayerPlan::None)
     for (const auto* r : carriers_[static_cast<std::size_t>(m)]) {
       Layout l = ctx_.layout(r->tensor);
@@ -278,14 +284,15 @@ void Layers::perform(std::vector<Need>& needs) {
   };
   for (auto& p : plans_) {
     if (p.form == LayerPlan::Row) {
-      int sums = 0, ops = 0, slices = 0;
+      int sums = 0, ops = 0, slices = 0, later = 0;
       each_op(p.module, [&](const Op& op) {
         ++ops;
         if (Need* n = need_on(op, Conversion::ReduceFrom, true); n && !n->c.mean) ++sums;
+        for (TensorId out : op.outputs) later += ctx_.result.states[static_cast<std::size_t>(out)] == sharding::State::P;
         if (Need* n = need_on(op, Conversion::Slice, false); n && op.inputs[static_cast<std::size_t>(n->c.operand)].tensor == n->c.tensor) ++slices;
       });
-      if (sums != ops || (slices && slices != ops)) demote(p.module);
-      else p.input_is_parallel = slices == 0;
+      if ((sums != ops && later != ops) || (slices && slices != ops)) demote(p.module);
+      else p.input_is_parallel = slices == 0, p.reduce_output = later == 0;
     } else if (p.form == LayerPlan::Column) {
       int gathers = 0, ops = 0;
       each_op(p.module, [&](const Op& op) {
@@ -404,6 +411,7 @@ std::string Layers::appended(const LayerPlan& p) const {
   if (p.form == LayerPlan::Attention) return s;
   if (p.form == LayerPlan::Column) add(p.gather_output ? "gather_output=True" : "gather_output=False");
   if (p.form == LayerPlan::Row) add(p.input_is_parallel ? "input_is_parallel=True" : "input_is_parallel=False");
+  if (p.form == LayerPlan::Row && !p.reduce_output) add("reduce_output=False");
   if (!p.layout.segments.empty()) add("segments=" + p.layout.segment_list());
   else if (p.layout.outer != 1) add(fmt::format("{}={}", p.generated_class.find("Conv") != std::string::npos ? "shard_stride" : "stride", p.layout.outer));
   if (p.form == LayerPlan::Column && p.shared_input) add("disable_grad_reduce=True");
@@ -519,7 +527,7 @@ std::string Layers::reason(const LayerPlan& p) const {
         }
         break;
       }
-      return fmt::format("input {} split over tp, outputs added up; {}", split,
+      return fmt::format("input {} split over tp, outputs added up{}; {}", split, p.reduce_output ? "" : " where they meet another layer's",
                          p.input_is_parallel ? fmt::format("its input is sharded on the last dimension already{}: input_is_parallel=True", from.empty() ? "" : " (from " + from + ")")
                                              : "its input is whole: input_is_parallel=False");
     }
@@ -536,7 +544,7 @@ void Layers::emit_roles() {
     if (carriers_[static_cast<std::size_t>(p.module)].empty()) continue;
     bool below_attention = false;
     for (ModuleId up = ctx_.trace.module(p.module).parent; up >= 0; up = ctx_.trace.module(up).parent) below_attention = below_attention || of(up).form == LayerPlan::Attention;
-    static const char* names[] = {"sharded", "column", "row", "sharded", "sharded", "sharded", "sharded"};
+    static const char* names[] = {"sharded", "column", "row", "sharded", "vocabulary", "sharded", "sharded"};
     std::string role = names[p.form];
     if (p.form == LayerPlan::InPlace) {   // told by which side of the weight is cut
       const auto* rule = ctx_.rules.layer(ctx_.trace.module(p.module).type);

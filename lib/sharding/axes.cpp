@@ -56,7 +56,35 @@ bool partial(const Dim& d, int axis) {
 
 class Builder {
  public:
-  Builder(const Trace& trace, Inference& inf, const Options& options) : trace_(trace), inf_(inf), options_(options) {}
+  Builder(const Trace& trace, Inference& inf, const Options& options, const std::set<OpId>& gathered) : trace_(trace), inf_(inf), options_(options) { table_.gathered = gathered; }
+
+  /// Operations whose result can be gathered so that an axis becomes legal.
+  std::set<OpId> heads() {
+    std::set<OpId> out;
+    for (const Axis& a : table_.axes) {
+      if (a.legal) continue;
+      TensorId weight = -1;
+      int matrices = 0;
+      for (TensorId p : a.parameters)
+        if (trace_.tensor(p).shape.size() >= 2) ++matrices, weight = p;
+      if (matrices != 1 || !pays(weight, a.id)) continue;
+      bool whole = std::any_of(inf_.store.reasons(leaf_[index(a.id)]).begin(), inf_.store.reasons(leaf_[index(a.id)]).end(), [](const Reason& r) { return r.why == "vocabulary"; });
+      for (TensorId t : model::tensors_of(trace_.output)) whole = whole || table_.carries(t, a.id);
+      std::set<OpId> found;
+      for (OpId o : table_.ops[index(a.id)]) {
+        const Op& op = trace_.op(o);
+        whole = whole || is_lookup(op);
+        if (op.prim != model::Prim::Labelled || is_lookup(op) || in_custom_function(op) || table_.contracts(o, a.id) || op.outputs.size() != 1) continue;
+        if (!table_.carries(op.outputs[0], a.id) || !trace_.tensor(op.outputs[0]).from_input) continue;
+        bool weights = false, others = false;
+        for (const auto& in : op.inputs)
+          if (table_.carries(in.tensor, a.id)) (trace_.tensor(in.tensor).from_input ? others : weights) = true;
+        if (weights && !others && contracts_something(op)) found.insert(o);
+      }
+      if (whole) out.insert(found.begin(), found.end());
+    }
+    return out;
+  }
 
   AxisTable run() {
     // A parameter that was replaced (weight tying) is still there as a tensor; only registered ones are the model's.
@@ -66,7 +94,7 @@ class Builder {
     legality();
     costs();
     keys();
-    return std::move(table_);
+    return table_;
   }
 
  private:
@@ -184,7 +212,7 @@ class Builder {
         a.why_not = "one tensor has it in two of its dimensions";
       } else if (incomplete[i]) {
         a.why_not = "only some parts of a concatenation carry it";
-      } else if (custom_function_mixes(a)) {
+      } else if (custom_function_mixes(a) || !worth_looking_up(a)) {
         // why_not is set
       } else if (!a.divides) {
         table_.divisibility_only[i] = 1;
@@ -193,6 +221,38 @@ class Builder {
         a.legal = true;
       }
     }
+  }
+  /// A sum over a dimension that no result has: a product with a matrix.
+  static bool contracts_something(const Op& op) {
+    for (std::size_t l = 0; l < op.labels.size(); ++l) {
+      const auto has_label = [&](const std::vector<int>& v) { return std::count(v.begin(), v.end(), static_cast<int>(l)) > 0; };
+      if (std::count_if(op.in.begin(), op.in.end(), has_label) > 1 && std::none_of(op.out.begin(), op.out.end(), has_label)) return true;
+    }
+    return false;
+  }
+  /// Is the axis a whole dimension of the matrix, at least as long as the others together? Cutting less costs more than it saves.
+  bool pays(TensorId t, int axis) const {
+    const Factored& f = table_.tensors[index(t)];
+    for (const Dim& d : f)
+      if (d.size() == 1 && d[0].segments.empty() && d[0].axis == axis) return d[0].size * d[0].size >= model::numel(trace_.tensor(t));
+    return false;
+  }
+  /// Tables that are looked up with data by their whole first dimension; those of positions are read in the same places every time
+  /// and are small beside what a sum after each look-up sends.
+  bool worth_looking_up(Axis& a) {
+    for (OpId o : table_.ops[index(a.id)]) {
+      const Op& op = trace_.op(o);
+      if (!is_lookup(op) || !table_.contracts(o, a.id)) continue;
+      a.vocabulary = true;
+      if (op.site != nullptr) a.where = op.site->range;
+      const TensorId weight = op.inputs[1].tensor;
+      if (!trace_.tensor(op.inputs[0].tensor).from_input) a.why_not = "a table that is looked up with constants";
+      else if (trace_.tensor(weight).origin != Origin::Parameter) a.why_not = "a look-up in a table that is computed";
+      else if (!pays(weight, a.id)) a.why_not = "a table of fewer rows than columns is not worth a sum after each look-up";
+      if (!a.why_not.empty()) return false;
+      a.where = {};
+    }
+    return true;
   }
   /// A hand-written backward is trusted to be elementwise where its forward is; an operand without the axis would need its
   /// gradient summed inside it.
@@ -227,6 +287,11 @@ class Builder {
         if (table_.contracts(o, a.id)) {
           ++a.forward_sites;
           for (TensorId out : op.outputs) a.forward_elements += static_cast<double>(model::numel(trace_.tensor(out)));
+        }
+        if (table_.gathers(op, a.id)) {
+          a.vocabulary = true;
+          ++a.forward_sites;
+          for (TensorId out : op.outputs) a.forward_elements += static_cast<double>(model::numel(trace_.tensor(out))) / 2;   // a gather sends half of what a sum does
         }
         for (std::size_t k = 0; k < op.inputs.size(); ++k)
           // Gradients of what depends on parameters alone are summed once a step, not an activation's all-reduce.
@@ -279,7 +344,29 @@ class Builder {
 bool AxisTable::carries(TensorId t, int axis) const { return t >= 0 && has(of_tensor[index(t)], axis); }
 bool AxisTable::contracts(OpId op, int axis) const { return has(contracted[index(op)], axis); }
 
-AxisTable build_table(const Trace& trace, Inference& inf, const Options& options) { return Builder(trace, inf, options).run(); }
+bool AxisTable::gathers(const model::Op& op, int axis) const {
+  return gathered.count(op.id) > 0 && !contracts(op.id, axis) && std::any_of(op.inputs.begin(), op.inputs.end(), [&](const auto& in) { return carries(in.tensor, axis); }) &&
+         std::none_of(op.outputs.begin(), op.outputs.end(), [&](TensorId t) { return carries(t, axis); });
+}
+
+AxisTable build_table(const Trace& trace, const Options& options) {
+  Inference plain = infer(trace);
+  Builder first(trace, plain, options, {});
+  AxisTable table = first.run();
+  for (std::set<OpId> heads = first.heads(); !heads.empty();) {
+    Inference inf = infer(trace, heads);
+    Builder next(trace, inf, options, heads);
+    AxisTable with = next.run();
+    // A head whose axis is needed whole elsewhere too stays as it was.
+    std::set<OpId> good;
+    for (OpId o : heads)
+      for (const Axis& a : with.axes)
+        if ((a.legal || with.divisibility_only[index(a.id)]) && with.gathers(trace.op(o), a.id)) good.insert(o);
+    if (good.size() == heads.size()) return with;
+    heads = good;
+  }
+  return table;
+}
 
 void require_agreement(AxisTable& table, const AxisTable& other) {
   std::map<std::string, const Axis*> theirs;

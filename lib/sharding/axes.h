@@ -1,5 +1,6 @@
 // The table of logical axes: which parameters each cuts, whether it may be sharded, and what sharding it costs.
 #pragma once
+#include <set>
 #include <string>
 #include <vector>
 
@@ -18,11 +19,16 @@ struct AxisTable {
   std::vector<std::vector<TensorId>> carriers;    ///< by axis: tensors that carry it
   std::vector<char> unknown_only;                 ///< by axis: illegal, and only because an operation was not understood
   std::vector<char> divisibility_only;            ///< by axis: illegal, and only because tp does not divide it
+  std::set<model::OpId> gathered;                 ///< output heads: their results are put together again where they are made
   bool carries(TensorId t, int axis) const;
   bool contracts(model::OpId op, int axis) const;
+  /// Is the result of `op` made of slices on `axis` and gathered at once?
+  bool gathers(const model::Op& op, int axis) const;
 };
 
-AxisTable build_table(const model::Trace&, Inference&, const Options&);
+/// Infers and tabulates, output heads included: a linear of vocabulary size whose result is needed whole is cut all the same, and
+/// its result gathered, where its weight is a table that is looked up or nothing but the head's.
+AxisTable build_table(const model::Trace&, const Options&);
 
 /// Makes an axis illegal unless `other`, the table of a trace at another batch size, has it too, legal.
 void require_agreement(AxisTable&, const AxisTable& other);

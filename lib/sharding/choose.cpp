@@ -156,10 +156,11 @@ std::vector<int> greedy(const Candidates& c, const std::function<double(int)>& v
 double price_of(const Candidates& c, const AxisTable& table) {
   const std::vector<int> first = greedy(c, [&](int v) {
     const Axis& a = table.axes[index(c.axes[index(v)])];
-    return a.parameter_elements / (1 + communication(a));
+    return a.vocabulary ? 0 : a.parameter_elements / (1 + communication(a));
   });
   double gain = 0, cost = 0;
   for (int v : first) {
+    if (table.axes[index(c.axes[index(v)])].vocabulary) continue;   // tables and heads are no typical region
     gain += table.axes[index(c.axes[index(v)])].parameter_elements;
     cost += communication(table.axes[index(c.axes[index(v)])]);
   }

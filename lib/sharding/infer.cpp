@@ -17,7 +17,7 @@ namespace {
 
 class Inferrer {
  public:
-  explicit Inferrer(const Trace& trace) : trace_(trace) {}
+  Inferrer(const Trace& trace, const std::set<model::OpId>& gathered) : trace_(trace), gathered_(gathered) {}
 
   Inference run() {
     inf_.tensors.resize(trace_.tensors.size());
@@ -148,7 +148,8 @@ class Inferrer {
           by_label[index(l)] = {store().fresh(have)};
           bound[index(l)] = 1;
         }
-        r.push_back(by_label[index(l)]);
+        const bool joins = gathered_.count(op.id) > 0 && from_weights(op, l);
+        r.push_back(joins ? FactorList{store().fresh(have)} : by_label[index(l)]);
       }
       results.push_back(std::move(r));
     }
@@ -156,7 +157,9 @@ class Inferrer {
     for (std::size_t l = 0; l < n; ++l) {
       if (!bound[l]) continue;
       const bool contracted = in_input[l] && !in_output[l];
-      if (op.labels[l].blocked) {
+      if (contracted && is_lookup(op) && static_cast<int>(l) == op.in[1][0]) {
+        summed.insert(summed.end(), by_label[l].begin(), by_label[l].end());
+      } else if (op.labels[l].blocked) {
         store().block(by_label[l], reason(op, op.labels[l].why.empty() ? short_of(op) + " needs it whole" : op.labels[l].why));
       } else if (contracted && op.linearity == model::Linearity::Nonlinear) {
         store().block(by_label[l], reason(op, short_of(op) + " reduces it and is not a sum"));
@@ -168,6 +171,13 @@ class Inferrer {
     }
     for (std::size_t k = 0; k < op.outputs.size(); ++k) set(op.outputs[k], std::move(results[k]), same);
     if (!summed.empty()) inf_.contractions.push_back({op.id, std::move(summed)});
+    return true;
+  }
+
+  /// Does every operand with this label come from parameters alone?
+  bool from_weights(const Op& op, int label) const {
+    for (std::size_t k = 0; k < op.in.size(); ++k)
+      if (std::count(op.in[k].begin(), op.in[k].end(), label) > 0 && trace_.tensor(op.inputs[k].tensor).from_input) return false;
     return true;
   }
 
@@ -341,12 +351,18 @@ class Inferrer {
   }
 
   const Trace& trace_;
+  const std::set<model::OpId>& gathered_;
   Inference inf_;
   std::vector<bool> known_;
 };
 
 }  // namespace
 
-Inference infer(const Trace& trace) { return Inferrer(trace).run(); }
+Inference infer(const Trace& trace, const std::set<model::OpId>& gathered) { return Inferrer(trace, gathered).run(); }
+
+bool is_lookup(const Op& op) {
+  return op.prim == Prim::Labelled && op.linearity != model::Linearity::Nonlinear && op.inputs.size() == 2 && op.in.size() == 2 && op.in[1].size() == 2 && op.in[1][0] >= 0 &&
+         op.labels[static_cast<std::size_t>(op.in[1][0])].why == "vocabulary";
+}
 
 }  // namespace shardwright::sharding

@@ -53,6 +53,7 @@ std::string to_json(const model::Trace& trace, const Result& result) {
     axis["forward_elements"] = static_cast<std::int64_t>(a.forward_elements);
     axis["entry_elements"] = static_cast<std::int64_t>(a.entry_elements);
     axis["chosen"] = a.chosen;
+    if (a.vocabulary) axis["vocabulary"] = true;
     out["axes"].push_back(std::move(axis));
   }
   std::vector<std::string> sums, left;

@@ -126,19 +126,14 @@ std::vector<std::int64_t> Result::local_shape(const Trace& trace, TensorId t) co
 }
 
 Result analyse(const Trace& trace, const Options& options, const Trace* other) {
-  Inference inf = infer(trace);
-  AxisTable table = build_table(trace, inf, options);
-  if (other != nullptr) {
-    Inference theirs = infer(*other);
-    require_agreement(table, build_table(*other, theirs, options));
-  }
+  AxisTable table = build_table(trace, options);
+  if (other != nullptr) require_agreement(table, build_table(*other, options));
   const Choice c = choose(trace, table, options);
   return place_axes(trace, options, table, c.chosen, c.wanted);
 }
 
 Result place(const Trace& trace, const Options& options, const std::vector<std::vector<std::string>>& chosen_by_parameters) {
-  Inference inf = infer(trace);
-  AxisTable table = build_table(trace, inf, options);
+  AxisTable table = build_table(trace, options);
   std::map<std::string, std::vector<const Axis*>> by_names, by_key;
   const auto join = [](const std::set<std::string>& names) {
     std::string s;

@@ -28,6 +28,7 @@ struct Axis {
   std::vector<TensorId> parameters;           ///< parameters and buffers that carry it
   bool legal = false;                         ///< may be sharded at this tp
   bool chosen = false;
+  bool vocabulary = false;                    ///< rows of a table that is looked up, or of an output head that is gathered
   std::string why_not;                        ///< first reason when it is not legal
   support::Range where;                       ///< place of that reason
   bool divides = true;                        ///< false: only tp does not divide it

@@ -4,6 +4,8 @@
 //
 //   - An activation goes through copy-to-region (I→R) at exactly those operands; one copy, hence one all-reduce, however
 //     many operands read it. Its other uses (a residual) keep reading the original.
+//   - Two partial sums that nothing reads but their sum (attention and MLP side by side) are left partial until then: one
+//     reduction instead of two. Only where no bias was added to either: it would count once a rank.
 //   - What depends on parameters and buffers alone is replicated state: where *every* use is partial, the whole computation
 //     is left partial back to the parameters, whose gradients are summed once after backward. Where some use is full, the
 //     partial ones go through copy-to-region instead: the sum would count the full ones tp times.
@@ -55,6 +57,7 @@ class Placer {
     varying();
     uses();
     forward_side();
+    merge_sums();
     backward_side();
     std::stable_sort(result_.conversions.begin(), result_.conversions.end(), [](const Conversion& a, const Conversion& b) { return a.op < b.op; });
     std::sort(result_.grad_summed.begin(), result_.grad_summed.end());
@@ -151,8 +154,65 @@ class Placer {
           c.kind = Conversion::ReduceFrom;
           c.mean = op.mean;
           result_.conversions.push_back(c);
+        } else if (table_.gathers(op, a)) {
+          c.kind = Conversion::Gather;
+          c.dim = gathered_dim(op, k, a);
+          result_.conversions.push_back(c);
         }
       }
+    }
+  }
+  /// Dimension of a gathered result: the one that has the label of the axis in the weights.
+  int gathered_dim(const Op& op, std::size_t output, int axis) const {
+    for (std::size_t i = 0; i < op.in.size(); ++i) {
+      const int d = table_.carries(op.inputs[i].tensor, axis) ? dim_of(op.inputs[i].tensor, axis) : -1;
+      if (d < 0) continue;
+      const auto& out = op.out[output];
+      return static_cast<int>(std::find(out.begin(), out.end(), op.in[i][index(d)]) - out.begin());
+    }
+    return -1;
+  }
+  /// Position in result_.conversions of the reduction that makes `t` whole, where that can wait: -1 otherwise. `passed` collects the
+  /// tensors from the sum to `t`, each read by the next alone.
+  int waiting_sum(TensorId t, std::vector<TensorId>& passed) const {
+    for (int hops = 0; hops < 16; ++hops) {
+      const OpId producer = trace_.tensor(t).producer;
+      if (producer < 0 || output_[index(t)] || uses_[index(t)].size() != 1) return -1;
+      passed.push_back(t);
+      const Op& op = trace_.op(producer);
+      for (std::size_t i = 0; i < result_.conversions.size(); ++i) {
+        const Conversion& c = result_.conversions[i];
+        if (c.kind != Conversion::ReduceFrom || c.tensor != t) continue;
+        const bool bias = std::any_of(op.inputs.begin(), op.inputs.end(), [](const auto& o) { return o.is_bias && o.tensor >= 0; });
+        return bias || c.mean || is_lookup(op) || op.outputs.size() != 1 ? -1 : static_cast<int>(i);
+      }
+      const bool passes = (op.prim == Prim::Labelled || op.prim == Prim::Reshape) && op.linearity == model::Linearity::Linear && op.inputs.size() == 1 && op.outputs.size() == 1 &&
+                          !in_custom_function(op) && !at_construction(op) && op.inputs[0].tensor >= 0 && model::numel(trace_.tensor(op.inputs[0].tensor)) == model::numel(trace_.tensor(t));
+      if (!passes) return -1;
+      t = op.inputs[0].tensor;
+    }
+    return -1;
+  }
+  void merge_sums() {
+    for (const Op& op : trace_.ops) {
+      // Written as `a + b` in code that can be edited.
+      const bool sum = op.prim == Prim::Labelled && op.linearity == model::Linearity::Linear && op.inputs.size() == 2 && op.outputs.size() == 1 && context_[index(op.id)] < 0 &&
+                       op.site != nullptr && op.site->kind == program::ExprKind::Binary && op.inputs[0].tensor != op.inputs[1].tensor;
+      if (!sum || op.module < 0 || trace_.module(op.module).builtin) continue;
+      std::vector<TensorId> passed;
+      int waiting[2] = {-1, -1};
+      for (int k = 0; k < 2; ++k) {
+        const TensorId t = op.inputs[static_cast<std::size_t>(k)].tensor;
+        if (t >= 0 && trace_.tensor(t).shape == trace_.tensor(op.outputs[0]).shape) waiting[k] = waiting_sum(t, passed);
+      }
+      if (waiting[0] < 0 || waiting[1] < 0) continue;
+      Conversion c = result_.conversions[static_cast<std::size_t>(waiting[0])];
+      c.op = op.id;
+      c.operand = 0;
+      c.tensor = op.outputs[0];
+      for (TensorId t : passed) result_.states[index(t)] = State::P;
+      for (int i : {std::max(waiting[0], waiting[1]), std::min(waiting[0], waiting[1])}) result_.conversions.erase(result_.conversions.begin() + i);
+      result_.conversions.push_back(c);
     }
   }
   void note_random(OpId op) {

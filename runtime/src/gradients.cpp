@@ -13,7 +13,7 @@ at::Tensor squared_norm(const std::vector<at::Tensor>& gradients) {
 }
 
 void clip_by_norm(const std::vector<at::Tensor>& gradients, double norm, double max_norm) {
-  const double factor = max_norm / (norm + 1e-6);
+  const double factor = 1.0 / (norm + 1e-6) * max_norm;  // in the order in which torch.nn.utils.clip_grad_norm_ rounds
   if (factor >= 1.0 || gradients.empty()) return;
   at::NoGradGuard no_grad;
   for (at::Tensor g : gradients) g.mul_(factor);

@@ -33,6 +33,9 @@ def jobs_of(entry, corpus, out):
     return path
 
 
+def grids_of(spec, entry, everything):
+    which = "all" if everything else "ci"
+    return entry.get(which, spec["defaults"].get(entry["source"], {}).get(which, []))
 
 
 def main():
@@ -53,7 +56,7 @@ def main():
     for entry in spec["models"]:
         if a.only and entry["id"] not in a.only:
             continue
-        grids = entry.get("all" if a.all else "ci", spec["defaults"].get(entry["source"], {}).get("all" if a.all else "ci", []))
+        grids = grids_of(spec, entry, a.all)
         if not grids:
             continue
         job = jobs_of(entry, a.corpus, out)

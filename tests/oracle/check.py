@@ -69,6 +69,22 @@ def stages(expected, plan, explained):
     return None
 
 
+def halves(expected, plan, explained):
+    """(matrices that the prototype marks shardable and each rank holds half of, {name: reason} of the others, what is wrong)."""
+    matrices = {n for x in expected["axes"] for n, dims in x["parameters"].items() if len(dims) > 1}
+    cut = {n for x in plan["sharding"]["axes"] if x["chosen"] for n in x["parameters"]}
+    others, used, wrong = {}, set(), []
+    for n in sorted(matrices - cut):
+        why = next((i for i, e in enumerate(explained) if fnmatch.fnmatch(n, e["parameters"])), None)
+        if why is None:
+            wrong.append(f"{n} is shardable and whole on every rank")
+        else:
+            used.add(why)
+            others[n] = explained[why]["why"]
+    wrong += [f"no longer whole: {e['parameters']}" for i, e in enumerate(explained) if i not in used]
+    return len(matrices & cut), others, wrong
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--binary", required=True)
@@ -100,6 +116,13 @@ def main():
                     failed, passed = failed + bool(wrong), passed + (not wrong)
                     if not wrong:
                         print(f"same    {ident}: {len(expected['axes'])} axes of the prototype, {explained} explained differences", flush=True)
+                    half, others, wrong = halves(expected, plan, plan_notes.get(ident, {}).get("whole", []))
+                    row |= {"half": half, "whole": others}
+                    for w in wrong:
+                        print(f"FAILED  {ident} tp 2: {w}", flush=True)
+                    failed, passed = failed + bool(wrong), passed + (not wrong)
+                    if not wrong:
+                        print(f"halved  {ident}: {half} of {half + len(others)} matrices that the prototype marks shardable" + (f"; whole: {', '.join(others)}" if others else ""), flush=True)
                 row["cuts"][pp] = {"optimum": plan["balance"]["optimum"], "chosen": plan["balance"]["slowest_over_mean"], "theirs": expected["cuts"][str(pp)]["slowest_over_mean"]}
                 wrong = stages(expected, plan, plan_notes.get(ident, {}).get("stages", {}).get(pp))
                 failed, passed = failed + bool(wrong), passed + (not wrong)

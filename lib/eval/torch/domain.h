@@ -215,5 +215,6 @@ void register_module_class(Domain& d);///< torch.nn.Module, Parameter
 void register_einops(Domain& d);
 void register_parallel(Domain& d);    ///< _shardwright: what descriptions of parallel layers are made of
 void register_sources(Domain& d, std::string_view folder);  ///< rules/<folder>**.py
+void register_user_sources(Domain& d, const std::string& dir);  ///< dir/layers/**.py
 
 }  // namespace shardwright::eval::torch

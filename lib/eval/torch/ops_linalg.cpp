@@ -351,7 +351,9 @@ Value embedding(Call& c) {
   Build b = c.build(Prim::Labelled);
   std::vector<int> out = b.fresh(x);
   std::vector<int> rows = out;
-  int v = b.label(table.shape[0], true, "vocabulary"), width = b.label(table.shape[1]);
+  // Rows that are rescaled in place or whose gradient counts ids look at the whole table.
+  bool plain = !c.has("max_norm") && !c.flag("scale_grad_by_freq", false) && !c.flag("sparse", false);
+  int v = b.label(table.shape[0], true, plain ? "vocabulary" : "embedding with max_norm, scale_grad_by_freq or sparse"), width = b.label(table.shape[1]);
   b.operand(x, "input", c.expr("input"));
   b.operand(w, "weight", c.expr("weight"));
   b.op.in = {rows, {v, width}};

@@ -1,12 +1,37 @@
 // Connects the domain to an interpreter.
+#include <filesystem>
 #include <sstream>
 
 #include "eval/torch/domain.h"
 #include "eval/torch_link.h"
 #include "rules/embedded.h"
+#include "support/files.h"
 
 namespace shardwright::eval {
 namespace torch {
+
+namespace {
+
+/// "torch/nn/utils/__init__.py" → "torch.nn.utils"
+std::string module_name(std::string_view path) {
+  std::string name(path.substr(0, path.size() - 3));
+  if (name.ends_with("/__init__")) name.resize(name.size() - 9);
+  for (char& ch : name)
+    if (ch == '/') ch = '.';
+  return name;
+}
+
+}  // namespace
+
+void register_user_sources(Domain& d, const std::string& dir) {
+  namespace fs = std::filesystem;
+  std::error_code ec;
+  const fs::path layers = fs::path(dir) / "layers";
+  for (fs::recursive_directory_iterator it(layers, fs::directory_options::skip_permission_denied, ec), end; !ec && it != end; it.increment(ec)) {
+    if (it->path().extension() != ".py") continue;
+    if (auto text = support::read_file(it->path().string())) d.in.modules.source(module_name(it->path().lexically_relative(layers).generic_string()), *text, it->path().string());
+  }
+}
 
 /// rules/<folder>**.py: the path is the module's name; later folders win. A file <folder>aliases.txt names the same modules
 /// under another package too, a line each: "NEW OLD".
@@ -18,10 +43,7 @@ void register_sources(Domain& d, std::string_view folder) {
   }
   for (const rules::EmbeddedFile& f : rules::embedded_files()) {
     if (!f.path.starts_with(folder) || !f.path.ends_with(".py")) continue;
-    std::string name(f.path.substr(folder.size(), f.path.size() - folder.size() - 3));
-    if (name.ends_with("/__init__")) name.resize(name.size() - 9);
-    for (char& ch : name)
-      if (ch == '/') ch = '.';
+    const std::string name = module_name(f.path.substr(folder.size()));
     d.in.modules.source(name, std::string(f.text), "rules/" + std::string(f.path));
     for (const auto& [fresh, old] : aliases)
       if (name == old || name.starts_with(old + ".")) d.in.modules.source(fresh + name.substr(old.size()), std::string(f.text), "rules/" + std::string(f.path));
@@ -30,7 +52,7 @@ void register_sources(Domain& d, std::string_view folder) {
 
 }  // namespace torch
 
-void register_torch(Interpreter& in, std::shared_ptr<const rules::Database> database, const Watch& watch) {
+void register_torch(Interpreter& in, std::shared_ptr<const rules::Database> database, const Watch& watch, const std::vector<std::string>& rules_dirs) {
   if (!database) {
     // The embedded rules never change while the program runs: they are read once.
     static const std::shared_ptr<const rules::Database> embedded = [&] {
@@ -53,6 +75,7 @@ void register_torch(Interpreter& in, std::shared_ptr<const rules::Database> data
   owned->parallel.rank = watch.rank;
   torch::register_sources(*owned, "layers/");
   if (watch.parallel_libraries) torch::register_sources(*owned, "parallel/");
+  for (const std::string& dir : rules_dirs) torch::register_user_sources(*owned, dir);
 }
 
 }  // namespace shardwright::eval

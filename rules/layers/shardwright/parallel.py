@@ -54,6 +54,10 @@ def row_parallel(function, x, weight, bias=None, *args, **kwargs):
     return y + bias
 
 
+def vocab_parallel(function, *args, **kwargs):
+    return function(*args, **kwargs)
+
+
 def sharded_random(function, *args, **kwargs):
     note("rng", "enter")
     out = function(*args, **kwargs)
@@ -180,7 +184,7 @@ class ColumnParallelLinear(nn.Linear):
 
 
 class RowParallelLinear(nn.Linear):
-    def __init__(self, in_features, out_features, bias=True, *, input_is_parallel=True, stride=1, segments=None, skip_bias_add=False,
+    def __init__(self, in_features, out_features, bias=True, *, input_is_parallel=True, stride=1, segments=None, skip_bias_add=False, reduce_output=True,
                  return_bias=True, config=None, init_method=None, device=None, dtype=None):
         super().__init__(_local(in_features, "in_features"), out_features, bias)
         self.in_features = in_features
@@ -195,11 +199,10 @@ class RowParallelLinear(nn.Linear):
         return result(y, self.bias if self.skip_bias_add else None) if self.return_bias else y
 
 
-class VocabParallelEmbedding(nn.Module):
-    def __init__(self, num_embeddings, embedding_dim, padding_idx=None, **kwargs):
-        super().__init__()
-        self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
-        self.weight = nn.Parameter(torch.empty(_local(num_embeddings, "num_embeddings"), embedding_dim))
+class VocabParallelEmbedding(nn.Embedding):
+    def __init__(self, num_embeddings, embedding_dim, padding_idx=None, *args, **kwargs):
+        super().__init__(_local(num_embeddings, "num_embeddings"), embedding_dim)
+        self.num_embeddings, self.padding_idx = num_embeddings, padding_idx
 
     def forward(self, ids):
         return region("reduce_from", region("vocab", F.embedding(ids, self.weight)))

@@ -524,3 +524,60 @@ TEST_CASE("a parameter that is no longer registered is not the model's") {
   b.output(b.dense("head", mlp(b, x, 64), 3));
   for (const Axis* a : chosen(run(b))) CHECK(a->size == 64);
 }
+
+namespace {
+TensorId look_up(TraceBuilder& b, TensorId ids, TensorId table) {
+  return b.labelled("vocabulary", "b t, v! c -> b t c", {ids, table}, model::Linearity::Bilinear);
+}
+TensorId head(TraceBuilder& b, TensorId x, TensorId weight) {
+  return b.labelled("linear", "b t c, v c -> b t v", {x, weight}, model::Linearity::Bilinear);
+}
+}  // namespace
+
+TEST_CASE("a vocabulary: the rows of the table are split with the head that is tied to it, whose result is gathered") {
+  TraceBuilder b;
+  const TensorId ids = b.input("ids", {2, 5}, model::DType::I64), table = b.param("table", {96, 8});
+  const TensorId x = b.norm("norm", look_up(b, ids, table));
+  b.output(head(b, x, table));
+  const Result r = run(b);
+  REQUIRE(chosen(r).size() == 1);
+  const Axis& a = *chosen(r)[0];
+  CHECK(names(b, a) == Names{"table"});
+  CHECK(a.vocabulary);
+  REQUIRE(of_kind(r, Conversion::ReduceFrom).size() == 1);
+  REQUIRE(of_kind(r, Conversion::Gather).size() == 1);
+  CHECK(of_kind(r, Conversion::Gather)[0].dim == 2);
+  REQUIRE(of_kind(r, Conversion::CopyTo).size() == 1);
+  CHECK(of_kind(r, Conversion::CopyTo)[0].tensor == x);
+  CHECK(r.local_shape(b.t, table) == std::vector<std::int64_t>{48, 8});
+  const Communication c = communication(b.t, r);
+  CHECK(c.bytes("activation/forward") == 4 * (2 * 5 * 8 + 2 * 5 * 48));   // a sum of the whole, a gather of each rank's half
+  CHECK(c.bytes("activation/backward") == 4 * 2 * 5 * 8);
+}
+
+TEST_CASE("tables that stay whole: looked up with constants, smaller than a square, with a second use that needs all rows") {
+  for (const int kind : {0, 1, 2}) {
+    TraceBuilder b;
+    const TensorId ids = kind == 0 ? b.constant({2, 5}) : b.input("ids", {2, 5}, model::DType::I64);
+    const TensorId table = b.param("table", {kind == 1 ? 4 : 96, 8});
+    const TensorId x = look_up(b, ids, table);
+    if (kind == 2) b.labelled("softmax", "v! c -> v! c", {table}, model::Linearity::Nonlinear);
+    b.output(x);
+    CHECK(chosen(run(b)).empty());
+  }
+}
+
+TEST_CASE("an untied head of a vocabulary's size is split and gathered; the width of a residual stream that is the output is not") {
+  TraceBuilder b;
+  const TensorId x = stream(b, 2, 5, 24);
+  b.output(b.dense("head", mlp(b, x, 96), 48));
+  const Result r = run(b);
+  bool split = false;
+  for (const Axis* a : chosen(r)) split = split || names(b, *a).count("head.weight") > 0;
+  CHECK(split);
+  TraceBuilder s;
+  s.output(mlp(s, stream(s, 2, 5, 24), 96));
+  const Result q = run(s);
+  REQUIRE(chosen(q).size() == 1);
+  CHECK(of_kind(q, Conversion::Gather).empty());
+}

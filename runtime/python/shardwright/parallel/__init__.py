@@ -18,6 +18,6 @@ from .pipeline import PipelineError, PipelineExecutor
 from .random import ShardedDropout, get_rng_tracker, manual_seed, sharded_random
 from .regions import (copy_to_tensor_model_parallel_region, gather_from_tensor_model_parallel_region, local_slice,
                       local_sizes, rebind, reduce_from_tensor_model_parallel_region, row_parallel, row_parallel_module,
-                      scatter_to_tensor_model_parallel_region)
+                      scatter_to_tensor_model_parallel_region, vocab_parallel)
 from .shards import Absent, ShardSpec, drop_unused, keep_slices, shard_module, shard_parameter, sum_gradients_over_tp
 from .training import SyntheticDataset, get_args, pretrain

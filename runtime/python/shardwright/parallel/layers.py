@@ -98,15 +98,18 @@ class RowParallelLinear(_Result, nn.Linear):
     """y = sum over tp of (x W^T), + b once, with W's columns divided: weight (out, in // tp), bias full.
 
     `input_is_parallel=True`: x is sharded on its last dimension as the columns are. `False`: x is full and is sliced first.
-    `stride`: the columns are (stride, sharded, inner), cut on the middle."""
+    `stride`: the columns are (stride, sharded, inner), cut on the middle. `reduce_output=False`: the result is this rank's part of
+    the sum; the caller adds parts of several layers and passes the whole to reduce_from_tensor_model_parallel_region once."""
 
     def __init__(self, in_features, out_features, bias=True, *, input_is_parallel=True, stride=1, segments=None,
-                 skip_bias_add=False, return_bias=True, config=None, init_method=None, device=None, dtype=None):
+                 skip_bias_add=False, reduce_output=True, return_bias=True, config=None, init_method=None, device=None, dtype=None):
         nn.Module.__init__(self)
         self.in_features, self.out_features = in_features, out_features
         self.spec = ShardSpec.of(in_features, 1, stride if stride != 1 else None, segments)
         self.in_features_per_partition = self.spec.local_size()
-        self.input_is_parallel = input_is_parallel
+        self.input_is_parallel, self.reduce_output = input_is_parallel, reduce_output
+        if bias and not reduce_output and not skip_bias_add:
+            raise ValueError("reduce_output=False and a bias: it would be added once a rank; skip_bias_add=True hands it out")
         self.skip_bias_add, self.return_bias = skip_bias_add, return_bias
         if not input_is_parallel and len(self.spec.segments) > 1:
             raise ValueError("input_is_parallel=False and segments: slice the parts of the input one by one")
@@ -136,22 +139,25 @@ class RowParallelLinear(_Result, nn.Linear):
                              f"shape {tuple(x.shape)}: with True it takes this rank's part of the last dimension, "
                              f"{self.in_features} / {tp_size()} = {self.in_features_per_partition}; is the input full?")
         bias = None if self.skip_bias_add else self.bias
-        return self._result(_C.row_linear(x, self.weight, bias, tp_group()))
+        return self._result(_C.row_linear(x, self.weight, bias, tp_group()) if self.reduce_output else nn.functional.linear(x, self.weight))
 
     def extra_repr(self):
         return (f"in_features={self.in_features} (local {self.in_features_per_partition}), out_features={self.out_features}, "
                 f"bias={self.bias is not None}, input_is_parallel={self.input_is_parallel}, stride={self.spec.stride}")
 
 
-class VocabParallelEmbedding(nn.Module):
+class VocabParallelEmbedding(nn.Embedding):
     """A table whose rows are divided over tp, padded to a multiple of tp. Ids outside of this rank's rows give zero; the results
     are summed, so the output is full. `weight` has `padded_num_embeddings // tp` rows."""
 
-    def __init__(self, num_embeddings, embedding_dim, padding_idx=None, *, padded_num_embeddings=None, config=None,
-                 init_method=None, device=None, dtype=None):
-        super().__init__()
+    def __init__(self, num_embeddings, embedding_dim, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False,
+                 sparse=False, *, padded_num_embeddings=None, config=None, init_method=None, device=None, dtype=None):
+        nn.Module.__init__(self)
+        if max_norm is not None or scale_grad_by_freq or sparse:
+            raise ValueError("VocabParallelEmbedding has no max_norm, scale_grad_by_freq or sparse: they look at the whole table")
         tp = tp_size()
         self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
+        self.max_norm, self.norm_type, self.scale_grad_by_freq, self.sparse = None, norm_type, False, False
         self.padding_idx = None if padding_idx is None else padding_idx % num_embeddings
         self.padded_num_embeddings = padded_num_embeddings or -(-num_embeddings // tp) * tp
         self.weight = make_local_parameter((self.padded_num_embeddings, embedding_dim),

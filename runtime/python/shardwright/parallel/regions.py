@@ -71,6 +71,11 @@ def row_parallel(function, *args, **kwargs):
     return y + bias
 
 
+def vocab_parallel(function, input, weight, padding_idx=None, *args, **kwargs):
+    """F.embedding with a table whose rows are divided over tp: ids of other ranks' rows give zero, the results are summed."""
+    return _C.vocab_embedding(input, weight, -1 if padding_idx is None else padding_idx % (weight.shape[0] * tp_size()), tp_group())
+
+
 def row_parallel_module(module, *args, **kwargs):
     """Calls a linear layer or convolution whose contracted dimension is sharded over tp (cut in place by shard_module): without
     its bias, summed over tp, then the bias is added once."""

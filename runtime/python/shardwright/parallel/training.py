@@ -10,6 +10,7 @@ from torch.utils.data import Dataset, default_collate
 
 from . import device_mesh as _mesh
 from . import optimizer as _optimizer
+from .original import start_from_original
 from .params import ParamTable, annotate, load_stage
 from .pipeline import PipelineExecutor
 from .random import manual_seed
@@ -39,6 +40,8 @@ def _parser():
     p.add_argument("--save", metavar="DIR", help="where checkpoints go")
     p.add_argument("--save-interval", type=int, default=0, help="iterations (0: at the end)")
     p.add_argument("--load", metavar="PATH", help="a folder written by --save, or a state dict of the original model (.pt)")
+    p.add_argument("--init", choices=["original", "local"], default="original",
+                   help="start values: the single-GPU program's from the same seed (it is built once a machine), or as each stage draws them")
     p.add_argument("--params", metavar="FILE", default="params.yaml", help="layouts (params.yaml of the generated model)")
     p.add_argument("--backend", choices=["gloo", "nccl"])
     p.add_argument("--dataloader-type", choices=["single", "cyclic"], default="cyclic")
@@ -203,6 +206,10 @@ def pretrain(train_valid_test_dataset_provider, model_provider, forward_step_fun
         load_stage(stage, table, m.pp_rank, state.get("state", state))
     elif table is not None:
         annotate(stage, table, m.pp_rank)
+        if args.init == "original" and not args.load:
+            why = start_from_original(stage, table, os.path.dirname(os.path.abspath(args.params)), args.seed)
+            if why and m.rank == m.ranks[0]:
+                print(f"start values are drawn stage by stage, not the single-GPU program's: {why} (--init local says so)", flush=True)
     make = _optimizer.adamw if args.optimizer == "adamw" else _optimizer.sgd
     optimizer = make(stage, lr=args.lr, weight_decay=args.weight_decay, clip_grad=args.clip_grad)
     start = Checkpoints(args.load).load(stage, optimizer) if args.load and os.path.isdir(args.load) else 0

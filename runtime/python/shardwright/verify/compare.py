@@ -8,7 +8,7 @@ import re
 import torch
 
 BOUND_F64, BOUND_CASTS, BOUND_F32 = 1e-9, 1e-6, 1e-4
-KINDS = ["outputs", "loss", "gradients", "grad_norm", "parameters", "buffers", "initial"]
+KINDS = ["outputs", "loss", "gradients", "grad_norm", "parameters", "buffers", "initial", "start"]
 
 
 @dataclasses.dataclass
@@ -68,6 +68,8 @@ class Comparison:
     def __init__(self, reference, ranks, table, options, casts, promote):
         self.reference, self.ranks, self.table, self.options = reference, ranks, table, options
         self.bound = options.tolerance or (BOUND_F32 if options.dtype == "f32" else BOUND_CASTS if casts else BOUND_F64)
+        if not options.tolerance and options.tp * options.pp * options.dp == 1:
+            self.bound = 0.0   # nothing is cut: bit-equal
         self.rows: list[Row] = []
         self.shapes = {n: tuple(t.shape) for n, t in {**reference["parameters"], **reference["buffers"]}.items()}
 
@@ -87,6 +89,7 @@ class Comparison:
             self._stage_tensors("parameters", self.reference["parameters"], lambda r: r["tensors"], "")
         self._stage_tensors("buffers", self.reference["buffers"], lambda r: r["tensors"], "")
         self._initial()
+        self._start()
         second = self.reference["second"]
         if second:
             self._outputs(second, lambda r: r["second"], self.options.second_micro_batches, " (second batch size)")
@@ -107,6 +110,15 @@ class Comparison:
                 else:
                     note = "replicated, but drawn differently by the ranks" if len(values) > 1 else ""
                 self.rows.append(Row("initial", name, math.inf if note else 0.0, note, self.bound))
+
+    def _start(self):
+        """What training starts from at the same seed is the original's to the last bit."""
+        if any(r.get("start") is None for r in self.ranks):
+            return
+        first = len(self.rows)
+        self._stage_tensors("start", {n: t for n, t in self.reference["start"].items() if n in self.reference["parameters"]}, lambda r: r["start"], "")
+        for row in self.rows[first:]:
+            row.bound = 0.0
 
     def _outputs(self, reference, of, count, suffix):
         largest = _largest([t for out in reference["outputs"] for _, t in out])

@@ -10,6 +10,8 @@ import zlib
 
 import torch
 
+from shardwright.parallel.original import first_names, full_state
+
 from .job import StageCaller, StageDone, tensors_of
 from .modes import CastWatch, Promote, Randomness, to_default_dtype
 
@@ -57,19 +59,6 @@ def perturb(model, reinit=()):
             p.copy_(noise if fresh else p + noise)
 
 
-def first_names(model):
-    """{every name of a parameter or buffer: its first name}: tied ones share it."""
-    seen, names = {}, {}
-    for name, t in [*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False)]:
-        names[name] = seen.setdefault(id(t), name)
-    return names
-
-
-def full_state(model):
-    """Parameters and buffers under their first names."""
-    return {n: t.detach().to("cpu", copy=True) for n, t in [*model.named_parameters(), *model.named_buffers()]}
-
-
 class Original:
     """The original, the reference: micro-batches one after another, plain autograd, torch's AdamW and clipping."""
 
@@ -77,6 +66,9 @@ class Original:
         self.job, self.options = job, options
         torch.set_default_dtype(options.torch_dtype)
         self.model = to_default_dtype(job.build_original()).train(job.train)
+        self.initial = full_state(self.model)
+        again = full_state(to_default_dtype(job.build_original()))   # what the seed does not determine is not compared
+        self.initial = {n: t for n, t in self.initial.items() if torch.equal(t, again[n])}
         perturb(self.model, job.verify.get("reinit") or ())
         self.model.to(options.device)
         self.start = {k: v.clone() for k, v in full_state(self.model).items()}
@@ -159,6 +151,7 @@ class Original:
             optimizer.step()
             self.model.zero_grad(set_to_none=True)
         result["parameters"] = {n: p.detach().to("cpu", copy=True) for n, p in self.model.named_parameters()}
+        result["start"] = self.initial
         result["buffers"] = {n: b.detach().to("cpu", copy=True) for n, b in self.model.named_buffers()}
         self.restore()
         result["second"] = None
@@ -181,6 +174,7 @@ class Generated:
 
     def __init__(self, job, options, mesh, reference):
         from shardwright.parallel import ParamTable, load_stage, manual_seed
+        from shardwright.parallel.original import start_from_original
         self.job, self.options, self.mesh, self.reference = job, options, mesh, reference
         torch.set_default_dtype(options.torch_dtype)
         manual_seed(job.seed)
@@ -194,6 +188,10 @@ class Generated:
         self.table.set_aliases(reference["aliases"])
         self.load = lambda: load_stage(self.stage, self.table, mesh.pp_rank, reference["state"])
         self.initial = self._fingerprints()
+        why = start_from_original(self.stage, self.table, job.folder, job.seed)
+        if why:
+            raise ValueError(f"start values of the original: {why}")
+        self.start = self.tensors() if mesh.model_group is not None else None
         self.load()
         forward = getattr(job.entry_class, "forward", None)   # a factory has none: then stages say what they take
         self.caller = StageCaller(self.stage, mesh.pp_rank, options.pp, forward)
@@ -247,7 +245,7 @@ class Generated:
 
     def run(self, channel):
         from shardwright.parallel import adamw, counting, finalize_gradients, gradient_norm
-        o, result = self.options, {"initial": self.initial}
+        o, result = self.options, {"initial": self.initial, "start": self.start}
         optimizer = adamw(self.stage, lr=LEARNING_RATE, eps=EPS, weight_decay=WEIGHT_DECAY)
         for step in range(max(1, o.steps)):
             with counting() as payload:

@@ -222,8 +222,8 @@ def _diagnose(job, options, original, table, folder, different):
             how = "gradient of a parameter"
         elif any(r.kind == "grad_norm" for r in different):
             how = "gradient norm"
-        elif any(r.kind == "initial" for r in different):
-            first = next(r.name for r in different if r.kind == "initial").rpartition(".")[0]
+        elif any(r.kind in ("initial", "start") for r in different):
+            first = next(r.name for r in different if r.kind in ("initial", "start")).split(" ")[0].rpartition(".")[0]
             how = "start values"
         elif gradient:
             first, how = gradient[0].name.split(" ")[0].rpartition(".")[0], "parameter after the steps"

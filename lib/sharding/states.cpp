@@ -49,6 +49,13 @@ bool is_fill(const Op& op) {
   return names.count(dot == std::string::npos ? op.name : op.name.substr(dot + 1)) > 0;
 }
 
+/// A mask that is the same on all ranks, as for any whole tensor: linear in its operand. (Alpha dropout adds to it.)
+bool is_dropout(const Op& op) {
+  const auto dot = op.name.rfind('.');
+  const std::string name = dot == std::string::npos ? op.name : op.name.substr(dot + 1);
+  return name == "dropout" || name == "dropout_" || name == "dropout1d" || name == "dropout2d" || name == "dropout3d";
+}
+
 class Placer {
  public:
   Placer(const Trace& trace, const AxisTable& table, Result& result) : trace_(trace), table_(table), result_(result) {}
@@ -186,7 +193,7 @@ class Placer {
         const bool bias = std::any_of(op.inputs.begin(), op.inputs.end(), [](const auto& o) { return o.is_bias && o.tensor >= 0; });
         return bias || c.mean || is_lookup(op) || op.outputs.size() != 1 ? -1 : static_cast<int>(i);
       }
-      const bool passes = (op.prim == Prim::Labelled || op.prim == Prim::Reshape) && op.linearity == model::Linearity::Linear && op.inputs.size() == 1 && op.outputs.size() == 1 &&
+      const bool passes = (op.prim == Prim::Labelled || op.prim == Prim::Reshape) && (op.linearity == model::Linearity::Linear || is_dropout(op)) && op.inputs.size() == 1 && op.outputs.size() == 1 &&
                           !in_custom_function(op) && !at_construction(op) && op.inputs[0].tensor >= 0 && model::numel(trace_.tensor(op.inputs[0].tensor)) == model::numel(trace_.tensor(t));
       if (!passes) return -1;
       t = op.inputs[0].tensor;

@@ -157,16 +157,19 @@ def keep_slices(module):
     """After `with whole_parameters(): module = …`: every marked parameter and buffer becomes this rank's slice. Returns the module."""
     if tp_size() == 1:
         return module
+    made = {}   # a tied parameter stays one: {id of the full one: (the full one, kept alive, its slice)}
     for owner in module.modules():
         for table in (owner._parameters, owner._buffers):
             for name, full in list(table.items()):
                 spec = getattr(full, "shard", None)
                 if spec is None:
                     continue
-                local = spec.cut(full.detach())
-                if isinstance(full, nn.Parameter):
-                    local = nn.Parameter(local, requires_grad=full.requires_grad)
-                table[name] = mark(local, spec)
+                if id(full) not in made:
+                    local = spec.cut(full.detach())
+                    if isinstance(full, nn.Parameter):
+                        local = nn.Parameter(local, requires_grad=full.requires_grad)
+                    made[id(full)] = (full, mark(local, spec))
+                local = table[name] = made[id(full)][1]
                 if not getattr(owner, "keeps_full_sizes", False):
                     _fix_sizes(owner, name, spec.dim % full.dim(), full.shape[spec.dim], local.shape[spec.dim])
         if hasattr(owner, "in_features_per_partition"):

@@ -116,7 +116,7 @@ class Comparison:
         if any(r.get("start") is None for r in self.ranks):
             return
         first = len(self.rows)
-        self._stage_tensors("start", {n: t for n, t in self.reference["start"].items() if n in self.reference["parameters"]}, lambda r: r["start"], "")
+        self._stage_tensors("start", self.reference["start"], lambda r: r["start"], "")
         for row in self.rows[first:]:
             row.bound = 0.0
 

@@ -66,9 +66,9 @@ class Original:
         self.job, self.options = job, options
         torch.set_default_dtype(options.torch_dtype)
         self.model = to_default_dtype(job.build_original()).train(job.train)
-        self.initial = full_state(self.model)
-        again = full_state(to_default_dtype(job.build_original()))   # what the seed does not determine is not compared
-        self.initial = {n: t for n, t in self.initial.items() if torch.equal(t, again[n])}
+        again = dict(to_default_dtype(job.build_original()).named_parameters())   # what the seed does not determine is not compared
+        self.initial = {n: p.detach().to("cpu", copy=True) for n, p in self.model.named_parameters() if torch.equal(p, again[n])}
+        del again
         perturb(self.model, job.verify.get("reinit") or ())
         self.model.to(options.device)
         self.start = {k: v.clone() for k, v in full_state(self.model).items()}

@@ -55,7 +55,7 @@ def row_parallel(function, x, weight, bias=None, *args, **kwargs):
 
 
 def vocab_parallel(function, *args, **kwargs):
-    return function(*args, **kwargs)
+    return region("reduce_from", region("vocab", function(*args, **kwargs)))
 
 
 def sharded_random(function, *args, **kwargs):
@@ -188,12 +188,14 @@ class RowParallelLinear(nn.Linear):
                  return_bias=True, config=None, init_method=None, device=None, dtype=None):
         super().__init__(_local(in_features, "in_features"), out_features, bias)
         self.in_features = in_features
-        self.input_is_parallel, self.return_bias, self.skip_bias_add = input_is_parallel, return_bias, skip_bias_add
+        self.input_is_parallel, self.return_bias, self.skip_bias_add, self.reduce_output = input_is_parallel, return_bias, skip_bias_add, reduce_output
         layout(self.weight, 1, stride if segments is None else 0)
 
     def forward(self, x):
         x = region("row_input" if self.input_is_parallel else "scatter", x, -1, self.in_features)
-        y = region("reduce_from", F.linear(x, self.weight))
+        y = F.linear(x, self.weight)
+        if self.reduce_output:
+            y = region("reduce_from", y)
         if self.bias is not None and not self.skip_bias_add:
             y = y + self.bias
         return result(y, self.bias if self.skip_bias_add else None) if self.return_bias else y

@@ -161,9 +161,19 @@ def whole_parameters():
     own stream. So initialisation, the user's included, sees and draws what the original's does; `keep_slices` then cuts."""
     global _whole
     _whole += 1
+    plain = torch.nn.Parameter.__deepcopy__
+
+    def with_marks(parameter, memo):
+        # A constructor may clone layers with copy.deepcopy, and torch copies a parameter without what was set on it.
+        copy = plain(parameter, memo)
+        copy.__dict__.update(parameter.__dict__)
+        return copy
+
+    torch.nn.Parameter.__deepcopy__ = with_marks
     try:
         yield
     finally:
+        torch.nn.Parameter.__deepcopy__ = plain
         _whole -= 1
 
 

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <map>
 
+#include "program/visit.h"
 #include "support/files.h"
 #include "model/shape.h"
 
@@ -42,6 +43,40 @@ eval::InputSpec spec_of(const model::Tensor& x, const std::vector<std::int64_t>&
 
 namespace {
 
+/// The job's `call` for one stage: the call of `model` in it hands over what the stage reads, behind `receive` when it gets something from
+/// the stage before; what surrounds it is for the last stage's result.
+support::Expected<std::string> stage_call(const std::string& whole, const model::Module& root, const std::vector<std::string>& wants, const std::string& receive, bool last,
+                                          eval::ModuleSource& loader, support::SourceManager& sm) {
+  const program::Module* m = loader.parse("generated.call", "<call>", whole);
+  const program::Expr* call = nullptr;
+  program::walk_exprs(m->body, [&](const program::Expr* e) {
+    if (e->kind == program::ExprKind::Call && e->kids[0]->kind == program::ExprKind::Name && e->kids[0]->text == "model" && call == nullptr) call = e;
+    return call == nullptr;
+  });
+  if (call == nullptr) return failure("the job's call does not call `model`, as stages need: " + whole, {}, "input");
+  std::string text(sm.text(call->range));
+  if (!receive.empty()) {
+    std::vector<std::string> names;  // parameters of forward after self
+    for (const auto* c : root.mro) {
+      auto f = std::find_if(c->body.begin(), c->body.end(), [](const auto* s) { return s->kind == program::StmtKind::FunctionDef && s->function->name == "forward"; });
+      if (f == c->body.end()) continue;
+      for (const auto& p : (*f)->function->parameters) names.push_back(p.name);
+      break;
+    }
+    std::string arguments;
+    std::size_t position = 1;
+    for (const auto& x : call->args) {
+      if (x.star || x.double_star) return failure("the job's call hands `model` arguments with * or **, which cannot be shared out among stages: " + whole, {}, "input");
+      const std::string name = !x.keyword.empty() ? x.keyword : position < names.size() ? names[position++] : "";
+      if (std::find(wants.begin(), wants.end(), name) != wants.end()) arguments += name + "=" + std::string(sm.text(x.value->range)) + ", ";
+    }
+    text = receive + "model(" + arguments + "))[1]";
+  }
+  if (!last) return text;
+  const std::string all(sm.file(call->range.file).text);
+  return all.substr(0, call->range.begin) + text + all.substr(call->range.end);
+}
+
 support::Expected<Recheck> check_in(const TemporaryFolder& folder, const Analysis& a, const emit::PackageInput& in, const emit::Grid& grid, support::SourceManager& sm) {
   Recheck out;
 
@@ -73,6 +108,14 @@ support::Expected<Recheck> check_in(const TemporaryFolder& folder, const Analysi
           }
       job.call = k == 0 ? fmt::format("model({})", call) : fmt::format("(model.set_input_tensor(({})), model({}))[1]", receive, call);
       if (k == 0) job.inputs = a.file.job.inputs, job.call = "", job.keyword = a.file.job.keyword;
+      if (!a.file.job.call.empty()) {
+        const bool last = k + 1 == grid.pp;
+        auto own = stage_call(a.file.job.call, t.module(0), face.needs_inputs, k == 0 ? "" : fmt::format("(model.set_input_tensor(({})), ", receive), last, in.loader, sm);
+        if (!own) return own.error();
+        job.call = *own;
+        for (const auto& given : a.file.job.inputs)
+          if (std::none_of(job.inputs.begin(), job.inputs.end(), [&](const auto& i) { return i.first == given.first; })) job.inputs.push_back(given);
+      }
     } else {
       job.inputs = a.file.job.inputs;
       job.call = a.file.job.call;

@@ -185,6 +185,27 @@ void Assembler::copy_definition(const program::Module& m, const std::string& nam
     for (const auto& n : reads.names())
       if (n != name && !(python_builtins().count(n) && binders(m, n).empty())) need(u, n, m);
   }
+  copy_registered(m, name);
+}
+
+/// A variable may be a registry: definitions enter it by a decorator that is, or reads, the variable.
+void Assembler::copy_registered(const program::Module& m, const std::string& name) {
+  const auto bound = binders(m, name);
+  if (std::any_of(bound.begin(), bound.end(), is_definition)) return;
+  for (const Stmt* s : m.body) {
+    if (!is_definition(s)) continue;
+    for (const program::Expr* d : s->kind == StmtKind::ClassDef ? s->class_def->decorators : s->function->decorators) {
+      while (d->kind == program::ExprKind::Call || d->kind == program::ExprKind::Attribute) d = d->kids[0];
+      if (d->kind != program::ExprKind::Name) continue;
+      bool enters = d->text == name;
+      for (const Stmt* by : binders(m, d->text)) {
+        program::NameSet reads;
+        if (by->kind == StmtKind::FunctionDef) program::names_read(by, reads);
+        enters = enters || reads.contains(name);
+      }
+      if (enters) copy_definition(m, s->kind == StmtKind::ClassDef ? s->class_def->name : s->function->name);
+    }
+  }
 }
 
 void Assembler::place(int index) {

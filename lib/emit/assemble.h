@@ -50,6 +50,7 @@ class Assembler {
   Unit& unit(const std::string& path, const program::Module* origin);
   void place(int definition);
   void need(Unit& u, const std::string& name, const program::Module& origin);
+  void copy_registered(const program::Module& m, const std::string& name);
   void copy_definition(const program::Module& m, const std::string& name);
   std::string file_of(const program::Module& m) const;
   std::string import_line(const program::Module& origin, const std::string& name, const program::Module** local, std::string* local_name);

@@ -112,7 +112,7 @@ support::Expected<std::vector<File>> package_files(const PackageInput& in) {
       for (std::size_t i = 0; i < keys->size(); ++i)
         arguments += (i ? ", " : "") + (*keys)[i] + "=" + std::string(in.sources.text(rewritten->args[i].value->range));
   } else {
-    for (const auto& [k, v] : in.job.args) arguments += (arguments.empty() ? "" : ", ") + k + "=" + v;
+    for (const auto& [k, v] : in.traced.arguments) arguments += (arguments.empty() ? "" : ", ") + k + "=" + v;
     const program::Module* m = in.loader.parse("generated.arguments", "<args>", "dict(" + arguments + ")");
     for (const auto* s : m->body) program::names_read(s, reads);
   }

@@ -127,6 +127,8 @@ model::Binding In::bind_summary(const Value& v, int depth) {
     case Kind::Tuple: case Kind::List:
       b.kind = B::Sequence;
       b.text = v.is(Kind::Tuple) ? "tuple" : "list";
+      // A named tuple carries its class instead, so that it can be built again.
+      if (const Value fields = v.is(Kind::Tuple) ? type_of(v)->lookup("_fields") : Value(); fields.is(Kind::Tuple)) b.text = type_of(v)->qualified();
       if (depth > 0)
         for (const auto& x : v.as<SeqObj>()->items) {
           if (b.items.size() >= 512) break;

@@ -128,6 +128,7 @@ class Runner {
       Value v;
       try { v = expression("args." + name, text); }
       catch (PyError& e) { if (!word || !in_.isinstance(e.exception, in_.builtin_class("NameError"))) throw; }
+      out_.arguments.emplace_back(name, v.set() ? text : quote_repr(text));
       info.kwargs.push_back({name, v.set() ? v : in_.str(text), nullptr});
     }
     try {

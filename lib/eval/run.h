@@ -71,6 +71,7 @@ struct Traced {
   std::unique_ptr<ModuleSource> loader;         ///< owns the syntax trees
   std::unique_ptr<Interpreter> interpreter;
   std::string entry_module;                     ///< dotted
+  std::vector<std::pair<std::string, std::string>> arguments;  ///< the job's `args` as evaluated: a bare word that names nothing is quoted
   ClassObj* root_class = nullptr;
 };
 

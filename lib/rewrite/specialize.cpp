@@ -282,22 +282,30 @@ class Specializer {
       r.partial = s.partial;
       r.variant = std::max_element(count.begin(), count.end(), [](auto& a, auto& b) { return a.second < b.second; })->first;
       if (count.size() > 1) {
-        bool ok = true;
-        std::map<int, int> by_index;
-        for (const auto& h : s.hits) {
-          if (h.iters->empty()) { ok = false; break; }
-          const auto& last = h.iters->back();
-          if (r.loop == nullptr) r.loop = last.loop, r.clause = last.clause;
-          if (r.loop != last.loop) ok = false;
-          auto [at, fresh] = by_index.emplace(last.index, h.variant);
-          if (!fresh && at->second != h.variant) ok = false;
+        // A loop around the call whose iteration decides: the innermost such.
+        for (std::size_t level = 0; level < s.hits.front().iters->size() && r.loop == nullptr; ++level) {
+          const auto& it = s.hits.front().iters->rbegin()[static_cast<std::ptrdiff_t>(level)];
+          std::map<int, int> by_index;
+          const bool decides = std::all_of(s.hits.begin(), s.hits.end(), [&](const Hit& h) {
+            auto same = std::find_if(h.iters->begin(), h.iters->end(), [&](const auto& x) { return x.loop == it.loop && x.clause == it.clause; });
+            return same != h.iters->end() && by_index.emplace(same->index, h.variant).first->second == h.variant;
+          });
+          if (!decides) continue;
+          r.loop = it.loop;
+          r.clause = it.clause;
+          for (auto [index, variant] : by_index)
+            if (variant != r.variant) r.exceptions[index] = variant;
         }
-        if (!ok) {
-          refuse_site(range, s.call, "one constructor call makes objects that need different classes");
+        if (r.loop == nullptr) {
+          // Without what the fewer of them need, they can be of one class.
+          std::set<int> axes;
+          for (auto [variant, n] : count)
+            if (variant != r.variant) axes_of(variant, axes);
+          if (axes.empty()) axes_of(r.variant, axes);
+          if (axes.empty()) axes.insert(-1);
+          for (int axis : axes) out_.refusals.push_back({axis, range, "one constructor call makes objects that need different classes"});
           continue;
         }
-        for (auto [index, variant] : by_index)
-          if (variant != r.variant) r.exceptions[index] = variant;
       }
       out.push_back(std::move(r));
     }
@@ -316,7 +324,17 @@ class Specializer {
     for (const Verdict* v : verdicts_[static_cast<std::size_t>(f)]) axis = std::max(axis, v->axis);
     out_.refusals.push_back({axis, trace_.frame(f).call ? trace_.frame(f).call->range : Range{}, std::move(why)});
   }
-  void refuse_site(const Range& r, const program::Expr*, std::string why) { out_.refusals.push_back({-1, r, std::move(why)}); }
+  /// The axes that a variant, and whatever its constructor makes, was edited for.
+  void axes_of(int variant, std::set<int>& out) const {
+    if (variant < 0) return;
+    const Variant& v = variants_[static_cast<std::size_t>(variant)];
+    for (const auto* w : v.verdicts)
+      if (w->axis >= 0) out.insert(w->axis);
+    for (const auto& r : v.redirects) {
+      axes_of(r.variant, out);
+      for (auto [index, other] : r.exceptions) axes_of(other, out);
+    }
+  }
 
   /// Can one text serve both? They must not contradict each other at any place or constructor call that both ran.
   static bool compatible(const Variant& a, const Variant& b) {
@@ -392,9 +410,12 @@ class Specializer {
       const Variant& v = variants_[static_cast<std::size_t>(variant)];
       Printed p = print_definition(v, *c, variants_, stages_, sources_, inputs_);
       if (!p.error.empty()) {
-        int axis = -1;
-        for (const auto* w : v.verdicts) axis = std::max(axis, w->axis);
-        out_.refusals.push_back({axis, c->range, p.error});
+        std::set<int> axes;
+        for (const auto* w : v.verdicts) axes.insert(w->axis);
+        if (axes.empty())
+          for (const auto& r : v.redirects)
+            for (auto [index, other] : r.exceptions) axes_of(other, axes);
+        out_.refusals.push_back({axes.empty() ? -1 : *axes.rbegin(), c->range, p.error});
       }
       Definition d;
       d.name = variant_name(v, *c);

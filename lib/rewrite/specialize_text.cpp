@@ -130,6 +130,7 @@ class Printer {
       LoopFinder loop(body, r.loop);
       std::string counter = sliced_counter ? sliced_counter(r.loop) : "";
       if (counter.empty()) counter = counter_of(r.clause, loop.comprehension, loop.statement);
+      if (counter.empty() && !sliced_counter) counter = add_counter(edits, r, loop, body);
       if (counter.empty()) { out.error = "objects made in one loop need different classes, and the loop has no counter to tell them apart by"; return; }
       std::map<int, std::vector<int>> by_variant;
       for (auto [i, v] : r.exceptions) by_variant[v].push_back(i);
@@ -153,6 +154,33 @@ class Printer {
     if (name != sources_.text(callee->range)) edits.replace(callee->range, name);
   }
 
+  /// `for x in xs` becomes `for index, x in enumerate(xs)`; empty when the loop is none whose header can be changed so.
+  std::string add_counter(DefinitionEdits& edits, const Redirect& r, const LoopFinder& loop, const std::vector<Stmt*>& body) {
+    const Expr *target = nullptr, *iterable = nullptr;
+    if (loop.comprehension && r.clause < static_cast<int>(loop.comprehension->clauses.size())) {
+      target = loop.comprehension->clauses[static_cast<std::size_t>(r.clause)].target;
+      iterable = loop.comprehension->clauses[static_cast<std::size_t>(r.clause)].iterable;
+    } else if (loop.statement && loop.statement->kind == program::StmtKind::For && !loop.statement->targets.empty()) {
+      target = loop.statement->targets[0];
+      iterable = loop.statement->value;
+    }
+    if (!target || !iterable) return "";
+    auto& counter = added_[target];
+    if (!counter.empty()) return counter;
+    program::NameSet used;
+    program::names_read(body, used);
+    program::names_written(body, used);
+    auto taken = [&](const std::string& n) { return used.contains(n) || std::any_of(added_.begin(), added_.end(), [&](const auto& a) { return a.second == n; }); };
+    std::string name = "index";
+    for (int n = 2; taken(name); ++n) name = "index" + std::to_string(n);
+    counter = name;
+    const bool bare_target = target->kind == ExprKind::Tuple && sources_.text(target->outer).front() != '(';
+    const bool bare_iterable = iterable->kind == ExprKind::Tuple && sources_.text(iterable->outer).front() != '(';
+    edits.wrap(target->outer, counter + ", " + (bare_target ? "(" : ""), bare_target ? ")" : "");
+    edits.wrap(iterable->outer, bare_iterable ? "enumerate((" : "enumerate(", bare_iterable ? "))" : ")");
+    return counter;
+  }
+
   std::string refer(int variant) {
     const Variant& v = all_[static_cast<std::size_t>(variant)];
     std::string n = variant_name(v, *v.container);
@@ -163,6 +191,7 @@ class Printer {
  private:
   const std::vector<Variant>& all_;
   const support::SourceManager& sources_;
+  std::map<const Expr*, std::string> added_;  ///< counters of loops, by the loop's target
 };
 
 /// All calls of a definition by range.

@@ -152,7 +152,12 @@ std::optional<std::string> Resolver::rebuild(std::size_t l, const std::string& b
       return name;
     }
     case Binding::Sequence: {
-      if (v.text != "tuple" && v.text != "list") return std::nullopt;
+      const bool named = v.text != "tuple" && v.text != "list";
+      const std::string cls = v.text.substr(v.text.rfind('.') + 1);
+      if (named && !names_class(l, cls)) {
+        fail("variable `" + base + "` holds a named tuple of class `" + cls + "`, whose name is not known in " + c_.trace.frame(frame(l)).function->name);
+        return std::nullopt;
+      }
       std::vector<std::string> items;
       for (std::size_t i = 0; i < v.items.size(); ++i) {
         const bool before = v_in_sequence_;
@@ -162,6 +167,7 @@ std::optional<std::string> Resolver::rebuild(std::size_t l, const std::string& b
         if (!x) return std::nullopt;
         items.push_back(*x);
       }
+      if (named) return fmt::format("{}({})", cls, fmt::join(items, ", "));
       if (v.text == "list") return fmt::format("[{}]", fmt::join(items, ", "));
       return fmt::format("({}{})", fmt::join(items, ", "), items.size() == 1 ? "," : "");
     }
@@ -179,19 +185,23 @@ std::optional<std::string> Resolver::rebuild(std::size_t l, const std::string& b
   }
 }
 
-std::optional<std::string> Resolver::object(std::size_t l, const std::string& base, const std::string& produce, const Binding& v, int& n) {
-  const std::string cls = v.text.substr(v.text.rfind('.') + 1);
+bool Resolver::names_class(std::size_t l, const std::string& cls, const program::ClassDef** def) const {
   const Function* fn = c_.trace.frame(frame(l)).function;
-  const program::ClassDef* def = nullptr;
   const program::Module* mod = fn->module ? fn->module : (fn->owner ? fn->owner->module : nullptr);
   bool named = false;
   if (mod)
     for (const Stmt* s : mod->body) {
       for (const auto& w : all_writes(s)) named |= w == cls;
-      if (s->kind == StmtKind::ClassDef && s->class_def->name == cls) def = s->class_def;
+      if (def && s->kind == StmtKind::ClassDef && s->class_def->name == cls) *def = s->class_def;
     }
-  if (!named) {
-    fail("variable `" + base + "` holds an object of class `" + cls + "`, whose name is not known in " + fn->name);
+  return named;
+}
+
+std::optional<std::string> Resolver::object(std::size_t l, const std::string& base, const std::string& produce, const Binding& v, int& n) {
+  const std::string cls = v.text.substr(v.text.rfind('.') + 1);
+  const program::ClassDef* def = nullptr;
+  if (!names_class(l, cls, &def)) {
+    fail("variable `" + base + "` holds an object of class `" + cls + "`, whose name is not known in " + c_.trace.frame(frame(l)).function->name);
     return std::nullopt;
   }
   std::vector<std::string> fields;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <limits>
 
 #include "program/visit.h"
@@ -21,7 +22,9 @@ class Writer {
     std::string head = f_.lo ? signature() : with_edits(layout_.header(), {}, render_);
     indent_ = fn_.body.empty() ? 8 : column(fn_.body.front());
     if (f_.lo) unpack();
+    const std::size_t begin = out_.size();
     pieces(f_.pieces, 0);
+    if (f_.lo) copies_made_before(begin);
     if (f_.hi) finish();
     // No blank line directly below the signature.
     while (!out_.empty() && out_.front() == '\n') out_.erase(0, 1);
@@ -97,6 +100,38 @@ class Writer {
       if (wrap) edits.push_back({{k->range.file, v->range.end, v->range.end}, ")"});
       return true;
     });
+  }
+
+  // ---- statements that other edits put before one of the original's ------------------------------------------------------
+
+  /// `x_tp = copy…(x)` before a statement; empty when there is none. `x = …(x)` belongs to its statement and is not meant.
+  std::string copy_before(const Stmt* s) const {
+    std::string text = render_(Range{s->range.file, s->range.begin, s->range.begin});
+    text.erase(std::min(text.size(), text.find_last_not_of(" \n\t") + 1));
+    const auto eq = text.find(" = ");
+    if (eq == std::string::npos || names_in(text.substr(eq), text.substr(0, eq))) return "";
+    return text;
+  }
+
+  static bool names_in(std::string_view text, std::string_view name) {
+    auto word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; };
+    for (std::size_t at = text.find(name); at != std::string_view::npos; at = text.find(name, at + 1))
+      if ((at == 0 || (!word(text[at - 1]) && text[at - 1] != '.')) && (at + name.size() == text.size() || !word(text[at + name.size()]))) return true;
+    return false;
+  }
+
+  /// What follows reads a copy whose statement lies before this slice: made again, of the original that crossed.
+  void copies_made_before(std::size_t begin) {
+    std::string again;
+    program::walk(fn_.body, [&](const Stmt* s) {
+      if (s->kind == StmtKind::FunctionDef || s->kind == StmtKind::ClassDef) return false;
+      const std::string text = copy_before(s);
+      if (text.empty() || text.find('\n') != std::string::npos || again.find(text) != std::string::npos) return true;
+      const std::string_view here = std::string_view(out_).substr(begin);
+      if (names_in(here, text.substr(0, text.find(" = "))) && here.find(text) == std::string_view::npos) again += std::string(indent_, ' ') + text + "\n";
+      return true;
+    });
+    out_.insert(begin, again);
   }
 
   std::string expr(const Expr* e, const std::vector<Edit>& edits = {}) const { return with_edits(e->range, edits, render_); }
@@ -338,13 +373,24 @@ class Writer {
       return;
     }
     if (f_.lo->at == At::AfterCall && f_.lo->value_is_target) return;
-    statement(s, delta, with_edits(s->range, far_edits(s), render_));
+    std::string text = with_edits(s->range, far_edits(s), render_);
+    // The copy's readers all ran before the cut: its original may not have crossed.
+    if (const std::string copy = copy_before(s); !copy.empty() && text.rfind(copy, 0) == 0)
+      if (const std::string rest = text.substr(text.find_first_not_of(" \n\t", copy.size())); !names_in(rest, copy.substr(0, copy.find(" = ")))) text = rest;
+    statement(s, delta, text);
   }
 
   void near(const Stmt* s, int delta, const std::vector<Edit>& done) {
-    const Boundary& b = *f_.hi;
     const std::size_t col = static_cast<std::size_t>(static_cast<int>(column(s)) + delta);
     comments(s, delta);
+    const std::size_t begin = out_.size();
+    near_text(s, delta, done, col);
+    const std::string copy = copy_before(s);
+    if (!copy.empty() && names_in(std::string_view(out_).substr(begin), copy.substr(0, copy.find(" = ")))) out_.insert(begin, std::string(col, ' ') + shift(copy, delta) + "\n");
+  }
+
+  void near_text(const Stmt* s, int delta, const std::vector<Edit>& done, std::size_t col) {
+    const Boundary& b = *f_.hi;
     std::vector<Edit> e = done;
     for (const Temp& t : b.temps) {
       line(col, t.name + " = " + shift(expr(t.expr, e), delta));

@@ -61,6 +61,8 @@ class Resolver {
 
   std::optional<std::string> rebuild(std::size_t l, const std::string& base, const std::string& stem, const std::string& produce, const Binding& v, int& n);
 
+  /// Is a class known by this name where the frame's function is written? `def`: its definition, when it stands there.
+  bool names_class(std::size_t l, const std::string& cls, const program::ClassDef** def = nullptr) const;
   std::optional<std::string> object(std::size_t l, const std::string& base, const std::string& produce, const Binding& v, int& n);
 
   /// Plain values inside containers, and sizes.

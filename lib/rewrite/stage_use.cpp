@@ -94,6 +94,25 @@ void Use::activity(int k) {
       mark(k, chosen->first);
     }
   }
+  tied_by_methods(k);
+}
+
+/// Where a method ties two weights that constructors made (`out.weight = self.get_input_embeddings().weight`), a stage that uses the
+/// weight by one of its names has all of them: the method finds what it ties, and the weight is there once anyway.
+void Use::tied_by_methods(int k) {
+  const Trace& t = c_.trace;
+  auto& mine = active_params_[static_cast<std::size_t>(k)];
+  for (const auto& w : t.attr_writes) {
+    if (w.kind != model::AttrWrite::Parameter || w.frame < 0) continue;
+    const auto* f = t.frame(w.frame).function;
+    const auto own = owners_.find(w.value.tensor);
+    if (!f || f->name == "__init__" || own == owners_.end() || own->second.size() < 2) continue;
+    if (std::none_of(own->second.begin(), own->second.end(), [&](const Named& o) { return mine.count(o) != 0; })) continue;
+    for (const Named& o : own->second) {
+      mine.insert(o);
+      mark(k, o.first);
+    }
+  }
 }
 
 ModuleId Use::resolve(ModuleId self, const Expr* e, const std::string& self_name, std::vector<std::pair<ModuleId, std::string>>* passed) const {

@@ -38,6 +38,7 @@ class Use {
 
  private:
   void activity(int k);
+  void tied_by_methods(int k);
   void mention(int k);
   void hold(int k);
   void find_partial(int k);

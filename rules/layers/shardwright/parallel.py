@@ -45,7 +45,15 @@ def local_sizes(sizes, dim):
     return tuple(out)
 
 
-def row_parallel(function, x, weight, bias=None, *args, **kwargs):
+def row_parallel(function, *args, **kwargs):
+    for added, product in ((torch.addmm, torch.mm), (torch.baddbmm, torch.bmm), (torch.addmv, torch.mv)):
+        if function is added:  # the bias comes first; its factors change no size
+            bias, a, b = args
+            return region("reduce_from", product(a, b)) + bias
+    return _row_parallel(function, *args, **kwargs)
+
+
+def _row_parallel(function, x, weight, bias=None, *args, **kwargs):
     y = region("reduce_from", function(x, weight, None, *args, **kwargs))
     if bias is None:
         return y

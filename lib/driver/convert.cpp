@@ -42,7 +42,8 @@ Lock read_lock(const std::string& dir) {
 std::string lock_text(const std::vector<emit::File>& files) {
   std::string out = "# What shardwright generated, so that it never overwrites what you changed. Keep it beside the code.\nversion: 1\nfiles:\n";
   std::vector<std::pair<std::string, std::string>> rows;
-  for (const auto& f : files) rows.emplace_back(f.path, content_hash(f.text));
+  for (const auto& f : files)
+    if (!f.edited) rows.emplace_back(f.path, content_hash(f.text));
   std::sort(rows.begin(), rows.end());
   for (const auto& [path, hash] : rows) out += "  " + path + ": \"" + hash + "\"\n";
   return out;
@@ -64,7 +65,17 @@ std::string snake_case(const std::string& name) {
 
 support::Expected<ConvertOutcome> convert(const ConvertRequest& request, support::SourceManager& sm, const Progress& progress) {
   ConvertOutcome out;
-  auto analysis = analyse(request.model, request.plan, sm, progress);
+  std::string target_name = request.target;
+  if (target_name.empty()) {
+    auto job = load_job(request.model, sm);
+    if (!job) return job.error();
+    target_name = job->target;
+  }
+  auto target = rules::load_target(target_name, sm);
+  if (!target) return target.error();
+  PlanRequest wanted = request.plan;
+  wanted.target = &*target;
+  auto analysis = analyse(request.model, wanted, sm, progress);
   if (!analysis) return analysis.error();
   out.analysis = std::move(*analysis);
   Analysis& a = *out.analysis;
@@ -87,11 +98,20 @@ support::Expected<ConvertOutcome> convert(const ConvertRequest& request, support
   out.out = !request.out.empty() ? request.out : a.file.out;
   if (out.out.empty()) return failure("no output directory: give -o DIR (or `out:` in the job file)", {}, "usage");
   std::string absolute_out = fs::absolute(out.out).lexically_normal().string();
-  auto seen_from_out = [&](const std::string& p) { return fs::path(p).lexically_relative(absolute_out).string(); };
+  std::string tool_folder, absolute_tool = absolute_out;   // where plan.yaml and its like lie
+  auto seen_from_out = [&](const std::string& p) { return fs::path(p).lexically_relative(absolute_tool).string(); };
 
   progress("writing the source");
-  emit::PackageInput in{*a.traced, a.file.job, a.sharding, a.partition, a.edits, a.specialized, sm, *a.traced->loader, request.name.empty() ? snake_case(class_name) : request.name,
-                        kVersion, request.model.spec, request.plan.grid, plan.grid.micro_batches, request.plan.schedule, copied_modules(a.file, sm), {}, "", {}};
+  const bool generic = std::find(target->generic.begin(), target->generic.end(), class_name) != target->generic.end();
+  std::string default_name = snake_case(generic ? a.traced->entry_module.substr(a.traced->entry_module.rfind('.') + 1) : class_name);
+  emit::PackageInput in{*a.traced, a.file.job, a.sharding, a.partition, a.edits, a.specialized, sm, *a.traced->loader, request.name.empty() ? default_name : request.name,
+                        kVersion, request.model.spec, request.plan.grid, plan.grid.micro_batches, request.plan.schedule, copied_modules(a.file, sm), {}, "", {}, &*target, {}};
+  if (in.in_place()) {
+    in.layout = emit::layout_of(in, absolute_out);
+    tool_folder = in.layout.tool;
+    absolute_tool = fs::path(support::join_path(absolute_out, tool_folder)).lexically_normal().string();
+    absolute_tool.pop_back();
+  }
   for (const auto& p : a.file.job.python_path)
     if (p.find("/site-packages") == std::string::npos && p.find("/dist-packages") == std::string::npos) in.search_path.push_back(seen_from_out(p));
   if (!a.file.prepare.empty()) in.prepare = seen_from_out(a.file.prepare);
@@ -101,22 +121,34 @@ support::Expected<ConvertOutcome> convert(const ConvertRequest& request, support
   if (!package) return package.error();
   out.files = std::move(*package);
 
+  out.next = "shardwright verify " + (tool_folder.empty() ? out.out : support::join_path(out.out, support::parent_path(in.layout.init.path)));
+
   progress("checking what was generated");
   auto check = recheck(a, in, out.files, request.plan.grid, sm);
   if (!check) return check.error();
 
-  auto directory = emit::directory_files(in);
-  if (!directory) return directory.error();
-  for (auto& f : *directory) out.files.push_back(std::move(f));
-  out.files.push_back({"params.yaml", emit::params_yaml(in, check->held)});
-  a.plan.package = in.name + "_parallel";
-  a.plan.job = verify_job(a, in, absolute_out);
-  out.files.push_back({"plan.yaml", plan::to_yaml(a.plan)});
+  if (in.in_place()) {
+    emit::TrainingInput train{request.train_script.empty() ? a.file.train_script : request.train_script, absolute_out, a.other.get(), 1};
+    for (const auto& [name, spec] : a.file.job.inputs)
+      if (!spec.shape.empty()) { train.batch = spec.shape[0]; break; }
+    auto directory = emit::training_files(in, train);
+    if (!directory) return directory.error();
+    for (auto& f : *directory) out.files.push_back(std::move(f));
+  } else {
+    auto directory = emit::directory_files(in);
+    if (!directory) return directory.error();
+    for (auto& f : *directory) out.files.push_back(std::move(f));
+  }
+  out.files.push_back({tool_folder + "params.yaml", emit::params_yaml(in, check->held), false, false, {}});
+  a.plan.package = in.in_place() ? in.layout.init.module : in.name + "_parallel";
+  a.plan.job = verify_job(a, in, absolute_tool);
+  out.files.push_back({tool_folder + "plan.yaml", plan::to_yaml(a.plan), false, false, {}});
   for (auto& f : out.files)
     if (!f.text.empty() && f.text.back() != '\n') f.text += '\n';
 
   // Compare with what is there.
-  Lock lock = read_lock(out.out);
+  const std::string lock_dir = support::join_path(out.out, tool_folder);
+  Lock lock = read_lock(lock_dir);
   std::vector<std::string> changed_by_hand;
   support::Diagnostic conflict = failure("", {}, "overwrite");
   for (const auto& f : out.files) {
@@ -132,6 +164,7 @@ support::Expected<ConvertOutcome> convert(const ConvertRequest& request, support
     if (*old == f.text) continue;
     out.written.push_back(f.path);
     if (request.diff) out.diff += support::unified_diff(*old, f.text, f.path, f.path);
+    if (f.edited) continue;   // the user's file with additions
     auto known = lock.find(f.path);
     if (known == lock.end() || known->second != content_hash(*old)) {
       changed_by_hand.push_back(f.path);
@@ -162,7 +195,7 @@ support::Expected<ConvertOutcome> convert(const ConvertRequest& request, support
     }
   }
   std::string lock_now = lock_text(out.files);
-  std::string lock_path = support::join_path(out.out, "shardwright.lock");
+  std::string lock_path = support::join_path(lock_dir, "shardwright.lock");
   auto lock_old = support::read_file(lock_path);
   if (!lock_old || *lock_old != lock_now)
     if (auto w = support::write_file(lock_path, lock_now); !w) return w.error();

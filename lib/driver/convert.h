@@ -9,7 +9,8 @@ struct ConvertRequest {
   PlanRequest plan;
   std::string out;                          ///< directory
   std::string name;                         ///< --name; default: snake case of the class
-  std::string target = "runtime";
+  std::string target;                       ///< rules/targets; "": the job's, else runtime
+  std::string train_script;                 ///< the user's own training script
   bool diff = false, force = false, strict = false;
 };
 
@@ -19,6 +20,7 @@ struct ConvertOutcome {
   std::vector<std::string> written;         ///< those whose content changed (or, with --diff, would change)
   std::string diff;                         ///< --diff
   std::string out;
+  std::string next;                         ///< what to run next
 };
 
 support::Expected<ConvertOutcome> convert(const ConvertRequest&, support::SourceManager&, const Progress&);

@@ -42,8 +42,16 @@ eval::InputSpec spec_of(const model::Tensor& x, const std::vector<std::int64_t>&
 
 namespace {
 
-support::Expected<Recheck> check_in(const TemporaryFolder& folder, const Analysis& a, const emit::PackageInput& in, const emit::Grid& grid, support::SourceManager& sm) {
+support::Expected<Recheck> check_in(const TemporaryFolder& folder, const Analysis& a, const emit::PackageInput& in, const std::vector<emit::File>& files, const emit::Grid& grid, support::SourceManager& sm) {
   Recheck out;
+  eval::Options options;
+  options.rules = a.rules;
+  options.syntax = a.syntax;
+  options.watch.tp = grid.tp;
+  if (in.in_place())
+    for (const auto& f : files)
+      if (!f.module.empty()) options.modules.emplace_back(f.module, (folder.path / f.path).string());
+  for (const auto& [module, file] : in.target->described) options.described.emplace_back(module, in.target->text(file));
 
   const auto& t = a.traced->trace;
   std::map<std::string, model::TensorId> original;
@@ -51,7 +59,7 @@ support::Expected<Recheck> check_in(const TemporaryFolder& folder, const Analysi
 
   for (int k = 0; k < grid.pp; ++k) {
     eval::Job job;
-    job.model = in.name + "_parallel:build_stage";
+    job.model = (in.in_place() ? in.layout.init.module : in.name + "_parallel") + ":build_stage";
     job.python_path = a.file.job.python_path;
     job.python_path.insert(job.python_path.begin(), folder.path.string());
     job.build = fmt::format("build_stage({})", k);
@@ -78,10 +86,6 @@ support::Expected<Recheck> check_in(const TemporaryFolder& folder, const Analysi
       job.call = a.file.job.call;
       job.keyword = a.file.job.keyword;
     }
-    eval::Options options;
-    options.rules = a.rules;
-    options.syntax = a.syntax;
-    options.watch.tp = grid.tp;
     auto traced = eval::trace(job, options, sm);
     if (!traced) {
       support::Diagnostic d = traced.error();
@@ -135,7 +139,7 @@ support::Expected<Recheck> recheck(const Analysis& a, const emit::PackageInput& 
   if (folder.path.empty()) return failure("no temporary folder can be made to check the generated code in");
   for (const auto& f : package)
     if (auto w = support::write_file((folder.path / f.path).string(), f.text); !w) return w.error();
-  auto out = check_in(folder, a, in, grid, sm);
+  auto out = check_in(folder, a, in, package, grid, sm);
   // For a report of a generator's fault: SHARDWRIGHT_KEEP_FAILED=DIR keeps what it made.
   if (const char* keep = std::getenv("SHARDWRIGHT_KEEP_FAILED"); keep && !out) {
     std::error_code ec;

@@ -26,6 +26,10 @@ const std::set<std::string>& python_builtins() {
 /// Names a top-level statement binds, nested blocks included.
 void bound_names(const Stmt* s, program::NameSet& out) { program::names_written(s, out); }
 
+bool is_definition(const Stmt* s) { return s->kind == StmtKind::FunctionDef || s->kind == StmtKind::ClassDef; }
+
+}  // namespace
+
 std::string package_of(const program::Module& m) {
   if (m.is_package) return m.name;
   auto dot = m.name.rfind('.');
@@ -42,10 +46,6 @@ std::string absolute_module(const program::Module& m, const Stmt& s) {
   if (s.module.empty()) return base;
   return base.empty() ? s.module : base + "." + s.module;
 }
-
-bool is_definition(const Stmt* s) { return s->kind == StmtKind::FunctionDef || s->kind == StmtKind::ClassDef; }
-
-}  // namespace
 
 std::string relative_module(const std::string& from, const std::string& to) {
   auto split = [](const std::string& p) {
@@ -73,8 +73,19 @@ Assembler::Assembler(const rewrite::Specialized& spec, eval::ModuleSource& loade
     : spec_(spec), loader_(loader), sources_(sources), options_(std::move(options)), path_of_(spec.definitions.size()) {
   for (std::size_t i = 0; i < spec_.definitions.size(); ++i) {
     const auto& d = spec_.definitions[i];
-    path_of_[i] = d.stage >= 0 ? "stage" + std::to_string(d.stage) + ".py" : file_of(*d.origin);
+    if (in_place()) {
+      Place p = d.stage >= 0 ? options_.stages : options_.place(*d.origin);
+      path_of_[i] = p.path;
+      dotted_[p.path] = p.module;
+    } else {
+      path_of_[i] = d.stage >= 0 ? "stage" + std::to_string(d.stage) + ".py" : file_of(*d.origin);
+    }
   }
+}
+
+std::string Assembler::import_from(const std::string& from, const std::string& to) const {
+  auto it = dotted_.find(to);
+  return "from " + (it == dotted_.end() ? relative_module(from, to) : it->second) + " import ";
 }
 
 std::string Assembler::file_of(const program::Module& m) const {
@@ -85,6 +96,7 @@ std::string Assembler::file_of(const program::Module& m) const {
 
 std::string Assembler::module_of(int definition) const {
   std::string p = path_of_[static_cast<std::size_t>(definition)];
+  if (auto it = dotted_.find(p); it != dotted_.end()) return it->second;
   p.resize(p.size() - 3);
   std::replace(p.begin(), p.end(), '/', '.');
   return p;
@@ -190,7 +202,7 @@ void Assembler::copy_definition(const program::Module& m, const std::string& nam
 void Assembler::place(int index) {
   const auto& d = spec_.definitions[static_cast<std::size_t>(index)];
   Unit& u = unit(path_of_[static_cast<std::size_t>(index)], d.origin);
-  u.pieces[d.name] = {d.range.begin, d.text};
+  u.pieces[d.name] = {d.range.begin, d.text, d.stage};
 }
 
 support::Expected<std::vector<File>> Assembler::files() {
@@ -235,7 +247,7 @@ support::Expected<std::vector<File>> Assembler::files() {
   std::set<std::string> folders;
   for (auto& [path, u] : units_) {
     std::string head = options_.banner;
-    if (u.origin && path.rfind("stage", 0) != 0) head += "\n# From " + u.origin->name + ".";
+    if (u.origin && path.rfind("stage", 0) != 0 && path != options_.stages.path) head += "\n# From " + u.origin->name + ".";
     head += "\n";
     if (u.origin)
       for (const auto* s : u.origin->body)
@@ -246,15 +258,17 @@ support::Expected<std::vector<File>> Assembler::files() {
       if (l.rfind("import ", 0) == 0) imports += l + "\n";
     for (const auto& l : u.absolute)
       if (l.rfind("import ", 0) != 0) imports += l + "\n";
-    if (!u.runtime.empty()) {
-      imports += "from shardwright.parallel import ";
+    std::map<std::string, std::set<std::string>> used;
+    for (const auto& n : u.runtime) used[options_.target->where(n)].insert(n);
+    for (const auto& [module, runtime] : used) {
+      imports += "from " + module + " import ";
       std::string names;
-      for (const auto& n : u.runtime) names += (names.empty() ? "" : ", ") + n;
+      for (const auto& n : runtime) names += (names.empty() ? "" : ", ") + n;
       imports += names.size() > 90 ? "(" : "";
       if (names.size() > 90) {
         std::size_t width = 0;
         std::string wrapped;
-        for (const auto& n : u.runtime) {
+        for (const auto& n : runtime) {
           if (width + n.size() > 90 || wrapped.empty()) wrapped += "\n    ", width = 0;
           else wrapped += " ", width += 1;
           wrapped += n + ",", width += n.size() + 1;
@@ -265,7 +279,7 @@ support::Expected<std::vector<File>> Assembler::files() {
       }
     }
     for (auto& [target, names] : u.relative) {
-      imports += "from " + relative_module(path, target) + " import ";
+      imports += import_from(path, target);
       bool first = true;
       for (const auto& n : names) imports += (first ? "" : ", ") + n, first = false;
       imports += "\n";
@@ -273,13 +287,17 @@ support::Expected<std::vector<File>> Assembler::files() {
     std::vector<const Piece*> pieces;
     for (auto& [name, piece] : u.pieces)
       if (!piece.text.empty()) pieces.push_back(&piece);
-    std::stable_sort(pieces.begin(), pieces.end(), [](auto* a, auto* b) { return a->order < b->order; });
+    std::stable_sort(pieces.begin(), pieces.end(), [](auto* a, auto* b) { return std::pair(a->stage, a->order) < std::pair(b->stage, b->order); });
     std::string body;
     for (const auto* piece : pieces) {
       const bool block = piece->text.rfind("class ", 0) == 0 || piece->text.rfind("def ", 0) == 0 || piece->text.rfind("@", 0) == 0;
       body += (block || body.empty() ? "\n\n" : "\n") + piece->text + "\n";
     }
-    out.push_back({options_.package + "/" + path, head + "\n" + imports + body});
+    out.push_back({(in_place() ? "" : options_.package + "/") + path, head + "\n" + imports + body});
+    if (in_place()) {
+      out.back().module = dotted_.at(path);
+      continue;
+    }
     for (std::size_t slash = path.find('/'); slash != std::string::npos; slash = path.find('/', slash + 1)) folders.insert(path.substr(0, slash));
   }
   for (const auto& f : folders)
@@ -292,7 +310,7 @@ std::vector<std::string> Assembler::imports_for(const std::set<std::string>& nam
   std::vector<std::string> out;
   for (const auto& n : names) {
     if (auto r = refs.find(n); r != refs.end()) {
-      out.push_back("from " + relative_module("__init__.py", path_of_[static_cast<std::size_t>(r->second)]) + " import " + n);
+      out.push_back(import_from("__init__.py", path_of_[static_cast<std::size_t>(r->second)]) + n);
       continue;
     }
     if (auto j = job_imports.find(n); j != job_imports.end()) {

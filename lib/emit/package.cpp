@@ -7,7 +7,6 @@
 #include <set>
 
 #include "program/visit.h"
-#include "rules/embedded.h"
 #include "model/shape.h"
 
 namespace shardwright::emit {
@@ -16,9 +15,8 @@ namespace {
 namespace mustache = kainjow::mustache;
 using mustache::data;
 
-std::string render(const char* name, const data& d) {
-  auto text = rules::embedded(std::string("targets/runtime/") + name);
-  mustache::mustache m{std::string(text.value_or(""))};
+std::string render(const PackageInput& in, const char* name, const data& d) {
+  mustache::mustache m{in.target->text(name)};
   m.set_custom_escape([](const std::string& s) { return s; });
   return m.render(d);
 }
@@ -61,6 +59,18 @@ std::optional<std::vector<std::string>> argument_keys(const PackageInput& in, co
   return keys;
 }
 
+/// Name under which a stage's constructor takes the target's configuration.
+std::string stage_config_name(const PackageInput& in) {
+  for (const auto* c : root(in).mro)
+    for (const auto* s : c->body)
+      if (s->kind == program::StmtKind::FunctionDef && s->function->name == "__init__") {
+        const auto& locals = s->function->locals;
+        const bool taken = std::find(locals.begin(), locals.end(), in.target->config.parameter) != locals.end();
+        return taken ? in.target->config.otherwise : in.target->config.parameter;
+      }
+  return in.target->config.parameter;
+}
+
 std::string bytes_text(double b) {
   if (b >= 1 << 30) return fmt::format("{:.2f} GiB", b / (1 << 30));
   if (b >= 1 << 20) return fmt::format("{:.1f} MiB", b / (1 << 20));
@@ -81,19 +91,27 @@ std::string input_text(const eval::InputSpec& in) {
 
 support::Expected<std::vector<File>> package_files(const PackageInput& in) {
   AssembleOptions ao;
-  ao.package = in.name + "_parallel";
+  ao.target = in.target;
+  if (in.in_place()) {
+    ao.place = in.layout.beside;
+    ao.stages = in.layout.stages;
+    ao.copied = [](const program::Module&) { return false; };
+  } else {
+    ao.package = in.name + "_parallel";
+    ao.copied = in.copied;
+  }
   ao.banner = banner(in);
-  ao.copied = in.copied;
   Assembler assembler(in.specialized, in.loader, in.sources, ao);
   const program::Module* entry = in.loader.load(in.traced.entry_module);
   if (entry == nullptr) return support::failure("the entry module " + in.traced.entry_module + " cannot be read again");
 
   std::vector<std::string> imports;
-  std::string classes;
+  std::string classes, names;
   for (int k : in.specialized.stage_roots) {
     const auto& d = in.specialized.definitions[static_cast<std::size_t>(k)];
-    imports.push_back("from ." + assembler.module_of(k) + " import " + d.name);
+    imports.push_back("from " + std::string(in.in_place() ? "" : ".") + assembler.module_of(k) + " import " + d.name);
     classes += (classes.empty() ? "" : ", ") + d.name;
+    names += (names.empty() ? "" : ", ") + quoted(d.name);
   }
   // What builds the model: the names it reads are imported, the class is the stage's.
   const program::Expr* call = root(in).construct_call;
@@ -116,20 +134,27 @@ support::Expected<std::vector<File>> package_files(const PackageInput& in) {
     const program::Module* m = in.loader.parse("generated.arguments", "<args>", "dict(" + arguments + ")");
     for (const auto* s : m->body) program::names_read(s, reads);
   }
-  std::set<std::string> names(reads.names().begin(), reads.names().end());
-  for (const auto& [name, ref] : in.specialized.build.refs) names.insert(name);
+  std::set<std::string> free(reads.names().begin(), reads.names().end());
+  for (const auto& [name, ref] : in.specialized.build.refs) free.insert(name);
   std::map<std::string, std::string> job_imports(in.job.imports.begin(), in.job.imports.end());
   if (!in.job.setup.empty()) {
     const program::Module* m = in.loader.parse("generated.setup", "<setup>", in.job.setup);
     program::NameSet setup_reads, setup_writes;
     for (const auto* s : m->body) program::names_read(s, setup_reads), program::names_written(s, setup_writes);
-    for (const auto& n : setup_reads.names()) names.insert(n);
-    for (const auto& n : setup_writes.names()) names.erase(n);
+    for (const auto& n : setup_reads.names()) free.insert(n);
+    for (const auto& n : setup_writes.names()) free.erase(n);
   }
-  for (auto& line : assembler.imports_for(names, in.specialized.build.refs, *entry, job_imports)) imports.push_back(line);
+  for (auto& line : assembler.imports_for(free, in.specialized.build.refs, *entry, job_imports)) imports.push_back(line);
   // from-imports of our own package last, each line once
   std::stable_sort(imports.begin(), imports.end(), [](const std::string& a, const std::string& b) { return (a.rfind("from .", 0) != 0) > (b.rfind("from .", 0) != 0); });
   imports.erase(std::unique(imports.begin(), imports.end()), imports.end());
+
+  // The configuration is one more argument of the stages.
+  std::string config;
+  if (in.in_place()) {
+    config = stage_config_name(in);
+    if (auto close = expression.rfind(')'); close != std::string::npos) expression.insert(close, (expression[close - 1] == '(' ? "" : ", ") + config + "=" + config);
+  }
 
   auto files = assembler.files();
   if (!files) return files;
@@ -144,7 +169,23 @@ support::Expected<std::vector<File>> package_files(const PackageInput& in) {
   d.set("direct", direct);
   d.set("arguments", arguments);
   d.set("expression", expression);
-  files->push_back({ao.package + "/__init__.py", render("init.py.mustache", d)});
+  if (!in.in_place()) {
+    files->push_back({ao.package + "/__init__.py", render(in, "init.py.mustache", d)});
+    return files;
+  }
+  d.set("names", names);
+  d.set("config", config);
+  d.set("entry", in.traced.entry_module);
+  d.set("original", call == nullptr ? "" : std::string(in.sources.text(call->range)));
+  d.set("megatron", in.target->megatron);
+  files->push_back({in.layout.init.path, render(in, "model_init.py.mustache", d), false, false, in.layout.init.module});
+  if (!in.target->support_file.empty()) {
+    d.set("banner", "# Generated by shardwright " + in.version + ".");
+    files->push_back({in.layout.support.path, render(in, in.target->support_file.c_str(), d), false, false, {}});
+  }
+  auto registries = registry_files(in);
+  if (!registries) return registries;
+  for (auto& f : *registries) files->push_back(std::move(f));
   return files;
 }
 
@@ -198,10 +239,10 @@ support::Expected<std::vector<File>> directory_files(const PackageInput& in) {
   std::vector<std::string> falls;
   for (const auto& f : in.fallbacks) falls.push_back("- " + f);
   d.set("fallback_rows", list_of(falls));
-  return std::vector<File>{{"train.py", render("train.py.mustache", d), true},
-                           {"run.sh", render("run.sh.mustache", d), true},
-                           {"conf/config.yaml", render("config.yaml.mustache", d)},
-                           {"README.md", render("README.md.mustache", d)}};
+  return std::vector<File>{{"train.py", render(in, "train.py.mustache", d), true},
+                           {"run.sh", render(in, "run.sh.mustache", d), true},
+                           {"conf/config.yaml", render(in, "config.yaml.mustache", d)},
+                           {"README.md", render(in, "README.md.mustache", d)}};
 }
 
 }  // namespace shardwright::emit

@@ -11,8 +11,9 @@
 #include "plan/plan.h"
 #include "rewrite/specialize.h"
 #include "rules/rules.h"
-#include "rules/target.h"
 #include "sharding/sharding.h"
+
+namespace shardwright::rules { struct Target; }
 
 namespace shardwright::driver {
 

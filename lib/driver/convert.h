@@ -12,6 +12,7 @@ struct ConvertRequest {
   std::string target;                       ///< rules/targets; "": the job's, else runtime
   std::string train_script;                 ///< the user's own training script
   bool diff = false, force = false, strict = false;
+  bool update = false;                      ///< merge what was changed by hand with what is generated now
 };
 
 struct ConvertOutcome {
@@ -21,6 +22,8 @@ struct ConvertOutcome {
   std::string diff;                         ///< --diff
   std::string out;
   std::string next;                         ///< what to run next
+  std::vector<std::string> merged;          ///< --update: files that keep changes made by hand
+  std::string tables;                       ///< files, call chain, registries, boundaries, balance, roles (targets beside the originals)
 };
 
 support::Expected<ConvertOutcome> convert(const ConvertRequest&, support::SourceManager&, const Progress&);

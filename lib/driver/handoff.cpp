@@ -8,15 +8,13 @@
 #include <functional>
 
 #include "support/files.h"
+#include "rules/target.h"
 
 namespace shardwright::driver {
 namespace {
 
 namespace fs = std::filesystem;
 using support::failure;
-
-const char* const kSkill = "onescience-parallel";
-const char* const kFolder = ".onescience/handoff";
 
 std::string text_of(const YAML::Node& n) { return n && n.IsScalar() ? n.Scalar() : ""; }
 
@@ -47,15 +45,15 @@ std::vector<std::pair<std::string, std::string>> entries(const YAML::Node& n) {
 }
 
 /// A step as a request; what is missing is listed in the result, whose status is then set.
-ConvertRequest request_of(const YAML::Node& step, const std::string& dir, HandoffResult& r) {
+ConvertRequest request_of(const YAML::Node& step, const std::string& dir, const rules::Target& target, HandoffResult& r) {
   ConvertRequest q;
   auto blocked = [&](const std::string& what) {
     r.status = "blocked";
     r.missing.push_back(what);
   };
   const std::string skill = text_of(step["execution_skill"]);
-  if (skill.empty()) blocked(fmt::format("execution_skill: not given; this tool serves {}", kSkill));
-  else if (skill != kSkill) blocked(fmt::format("execution_skill: '{}' is unknown here; this tool serves {}", skill, kSkill));
+  if (skill.empty()) blocked(fmt::format("execution_skill: not given; this tool serves {}", target.handoff_skill));
+  else if (skill != target.handoff_skill) blocked(fmt::format("execution_skill: '{}' is unknown here; this tool serves {}", skill, target.handoff_skill));
   std::string bound;
   if (const YAML::Node list = step["resource_bindings"]; list && list.IsSequence())
     for (const auto& b : list) {
@@ -94,7 +92,7 @@ ConvertRequest request_of(const YAML::Node& step, const std::string& dir, Handof
   number("dp", q.plan.grid.dp);
   number("micro_batches", q.plan.micro_batches);
   q.target = text_of(input("target"));
-  if (q.target.empty()) q.target = "onescience";
+  if (q.target.empty()) q.target = target.name;
   q.out = text_of(input("out"));
   if (q.out.empty()) q.out = dir;
   q.name = text_of(input("name"));
@@ -110,8 +108,8 @@ ConvertRequest request_of(const YAML::Node& step, const std::string& dir, Handof
   return q;
 }
 
-void run(const YAML::Node& step, const std::string& dir, HandoffResult& r, support::SourceManager& sm, const Progress& progress) {
-  ConvertRequest q = request_of(step, dir, r);
+void run(const YAML::Node& step, const std::string& dir, const rules::Target& target, HandoffResult& r, support::SourceManager& sm, const Progress& progress) {
+  ConvertRequest q = request_of(step, dir, target, r);
   if (!r.status.empty()) {
     r.summary = "the step cannot start: " + r.missing.front();
     r.next = "complete the step's file and run shardwright handoff again";
@@ -146,13 +144,13 @@ void run(const YAML::Node& step, const std::string& dir, HandoffResult& r, suppo
   r.next = done->next;
 }
 
-std::string result_text(const HandoffResult& r) {
+std::string result_text(const HandoffResult& r, const std::string& skill) {
   YAML::Emitter e;
   auto list = [&](const char* key, const std::vector<std::string>& items) {
     e << YAML::Key << key << YAML::Value << (items.empty() ? YAML::Flow : YAML::Block) << items;
   };
   e << YAML::BeginMap << YAML::Key << "execution_result" << YAML::Value << YAML::BeginMap;
-  e << YAML::Key << "skill" << YAML::Value << kSkill;
+  e << YAML::Key << "skill" << YAML::Value << skill;
   e << YAML::Key << "status" << YAML::Value << r.status;
   e << YAML::Key << "artifacts" << YAML::Value << (r.artifacts.empty() ? YAML::Flow : YAML::Block) << YAML::BeginSeq;
   for (const auto& [path, type] : r.artifacts)
@@ -170,49 +168,58 @@ std::string result_text(const HandoffResult& r) {
 }  // namespace
 
 support::Expected<std::vector<HandoffResult>> handoff(const std::string& dir, const std::string& wanted, support::SourceManager& sm, const Progress& progress) {
-  const std::string folder = support::join_path(dir, kFolder);
-  std::vector<std::string> ids;
-  std::error_code ec;
-  for (const auto& f : fs::directory_iterator(folder, ec)) {
-    const std::string name = f.path().filename().string();
-    if (name.rfind("step_", 0) != 0 || name.size() < 11 || name.substr(name.size() - 5) != ".yaml") continue;
-    const std::string id = name.substr(5, name.size() - 10);
-    if (id.size() > 7 && id.substr(id.size() - 7) == "_result") continue;
-    if (wanted.empty() ? !fs::exists(support::join_path(folder, "step_" + id + "_result.yaml")) : id == wanted) ids.push_back(id);
-  }
-  std::sort(ids.begin(), ids.end());
-  if (!wanted.empty() && ids.empty())
-    return failure(fmt::format("there is no {}/step_{}.yaml in {}", kFolder, wanted, dir.empty() ? "." : dir), {}, "usage");
-  if (!fs::is_directory(folder, ec))
-    return failure(fmt::format("there is no {} in {}: expected step_ID.yaml files there; without them use shardwright convert", kFolder, dir.empty() ? "." : dir), {}, "usage");
   std::vector<HandoffResult> out;
-  for (const auto& id : ids) {
-    HandoffResult r;
-    r.step_id = id;
-    r.file = support::join_path(folder, "step_" + id + "_result.yaml");
-    const std::string path = support::join_path(folder, "step_" + id + ".yaml");
-    try {
-      auto text = support::read_file(path);
-      if (!text) return text.error();
-      const YAML::Node root = YAML::Load(*text);
-      const YAML::Node step = root.IsMap() ? root["step_handoff"] : YAML::Node(YAML::NodeType::Undefined);
-      if (!step || !step.IsMap()) {
-        r.status = "blocked";
-        r.missing.push_back("step_handoff: the file has no such mapping");
-        r.summary = path + ": expected a mapping step_handoff with execution_skill, inputs, …";
-        r.next = "complete the step's file and run shardwright handoff again";
-      } else {
-        run(step, dir, r, sm, progress);
-      }
-    } catch (const YAML::Exception& e) {
-      r.status = "failed";
-      r.summary = fmt::format("{}:{}:{}: this is not YAML: {}", path, e.mark.line + 1, e.mark.column + 1, e.msg);
-      r.missing.push_back("a step file that can be read");
-      r.next = "correct the file and run shardwright handoff --step " + id;
+  std::string places;
+  bool any = false;
+  for (const auto& name : rules::target_names()) {
+    auto target = rules::load_target(name, sm);
+    if (!target) return target.error();
+    if (target->handoff_folder.empty()) continue;
+    const std::string folder = support::join_path(dir, target->handoff_folder);
+    places += (places.empty() ? "" : " or ") + target->handoff_folder;
+    std::vector<std::string> ids;
+    std::error_code ec;
+    for (const auto& f : fs::directory_iterator(folder, ec)) {
+      any = any || wanted.empty();
+      const std::string file = f.path().filename().string();
+      if (file.rfind("step_", 0) != 0 || file.size() < 11 || file.substr(file.size() - 5) != ".yaml") continue;
+      const std::string id = file.substr(5, file.size() - 10);
+      if (id.size() > 7 && id.substr(id.size() - 7) == "_result") continue;
+      if (wanted.empty() ? !fs::exists(support::join_path(folder, "step_" + id + "_result.yaml")) : id == wanted) ids.push_back(id);
     }
-    if (auto w = support::write_file(r.file, result_text(r)); !w) return w.error();
-    out.push_back(std::move(r));
+    std::sort(ids.begin(), ids.end());
+    for (const auto& id : ids) {
+      any = true;
+      HandoffResult r;
+      r.step_id = id;
+      r.file = support::join_path(folder, "step_" + id + "_result.yaml");
+      const std::string path = support::join_path(folder, "step_" + id + ".yaml");
+      try {
+        auto text = support::read_file(path);
+        if (!text) return text.error();
+        const YAML::Node root = YAML::Load(*text);
+        const YAML::Node step = root.IsMap() ? root["step_handoff"] : YAML::Node(YAML::NodeType::Undefined);
+        if (!step || !step.IsMap()) {
+          r.status = "blocked";
+          r.missing.push_back("step_handoff: the file has no such mapping");
+          r.summary = path + ": expected a mapping step_handoff with execution_skill, inputs, …";
+          r.next = "complete the step's file and run shardwright handoff again";
+        } else {
+          run(step, dir, *target, r, sm, progress);
+        }
+      } catch (const YAML::Exception& e) {
+        r.status = "failed";
+        r.summary = fmt::format("{}:{}:{}: this is not YAML: {}", path, e.mark.line + 1, e.mark.column + 1, e.msg);
+        r.missing.push_back("a step file that can be read");
+        r.next = "correct the file and run shardwright handoff --step " + id;
+      }
+      if (auto w = support::write_file(r.file, result_text(r, target->handoff_skill)); !w) return w.error();
+      out.push_back(std::move(r));
+    }
   }
+  const std::string here = dir.empty() ? "." : dir;
+  if (!any && !wanted.empty()) return failure(fmt::format("there is no step_{}.yaml in {} of {}", wanted, places, here), {}, "usage");
+  if (!any) return failure(fmt::format("there is no {} with step_ID.yaml files in {}; without them use shardwright convert", places, here), {}, "usage");
   return out;
 }
 

@@ -1,4 +1,4 @@
-// File handoff: a step described in DIR/.onescience/handoff/step_{id}.yaml is converted, and step_{id}_result.yaml says what came of it.
+// File handoff: a step described in step_{id}.yaml in the folder that a target names (rules/targets) is converted, and step_{id}_result.yaml says what came of it.
 // The keys are fixed by those who write the steps. Results are written atomically; a step that cannot start is `blocked` and says what
 // is missing.
 #pragma once

@@ -10,6 +10,7 @@
 
 #include "support/files.h"
 #include "model/shape.h"
+#include "rules/target.h"
 
 namespace shardwright::driver {
 namespace {
@@ -51,7 +52,11 @@ support::Expected<Recheck> check_in(const TemporaryFolder& folder, const Analysi
   if (in.in_place())
     for (const auto& f : files)
       if (!f.module.empty()) options.modules.emplace_back(f.module, (folder.path / f.path).string());
-  for (const auto& [module, file] : in.target->described) options.described.emplace_back(module, in.target->text(file));
+  for (const auto& [module, file] : in.target->described) {
+    std::string text = in.target->text(file);
+    for (std::size_t at; (at = text.find("{megatron}")) != std::string::npos;) text.replace(at, 10, in.target->megatron);
+    options.described.emplace_back(module, std::move(text));
+  }
 
   const auto& t = a.traced->trace;
   std::map<std::string, model::TensorId> original;
@@ -62,6 +67,13 @@ support::Expected<Recheck> check_in(const TemporaryFolder& folder, const Analysi
     job.model = (in.in_place() ? in.layout.init.module : in.name + "_parallel") + ":build_stage";
     job.python_path = a.file.job.python_path;
     job.python_path.insert(job.python_path.begin(), folder.path.string());
+    if (const program::Module* entry = in.in_place() ? in.loader.load(in.traced.entry_module) : nullptr; entry && entry->file >= 0) {
+      // An entry given by its file: its package's root.
+      fs::path root = fs::absolute(sm.file(entry->file).path).parent_path();
+      for (char ch : entry->name) if (ch == '.') root = root.parent_path();
+      if (entry->is_package) root = root.parent_path();
+      job.python_path.push_back(root.string());
+    }
     job.build = fmt::format("build_stage({})", k);
     job.train = a.file.job.train;
     std::string receive, call;

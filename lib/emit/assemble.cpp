@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "program/visit.h"
+#include "rules/target.h"
 
 namespace shardwright::emit {
 namespace {
@@ -25,6 +26,17 @@ const std::set<std::string>& python_builtins() {
 
 /// Names a top-level statement binds, nested blocks included.
 void bound_names(const Stmt* s, program::NameSet& out) { program::names_written(s, out); }
+
+/// "import a.b as c" is "from a import b as c".
+std::string as_from_import(const std::string& line) {
+  const auto as = line.find(" as ");
+  if (line.rfind("import ", 0) != 0 || as == std::string::npos) return line;
+  const std::string module = line.substr(7, as - 7), name = line.substr(as + 4);
+  const auto dot = module.rfind('.');
+  if (dot == std::string::npos) return line;
+  const std::string last = module.substr(dot + 1);
+  return "from " + module.substr(0, dot) + " import " + last + (last == name ? "" : " as " + name);
+}
 
 bool is_definition(const Stmt* s) { return s->kind == StmtKind::FunctionDef || s->kind == StmtKind::ClassDef; }
 
@@ -74,7 +86,8 @@ Assembler::Assembler(const rewrite::Specialized& spec, eval::ModuleSource& loade
   for (std::size_t i = 0; i < spec_.definitions.size(); ++i) {
     const auto& d = spec_.definitions[i];
     if (in_place()) {
-      Place p = d.stage >= 0 ? options_.stages : options_.place(*d.origin);
+      Place p = d.stage >= 0 ? options_.stages(*d.origin) : options_.place(*d.origin);
+      if (d.stage >= 0) stage_paths_.insert(p.path);
       path_of_[i] = p.path;
       dotted_[p.path] = p.module;
     } else {
@@ -171,7 +184,8 @@ void Assembler::need(Unit& u, const std::string& name, const program::Module& or
   }
   if (line.empty()) return;  // a builtin, or a name nobody binds: as in the original
   auto [it, fresh] = u.bound.emplace(name, line);
-  if (!fresh && it->second != line && error_.empty())
+  if (!fresh && as_from_import(it->second) == as_from_import(line)) return;
+  if (!fresh && error_.empty())
     error_ = "the name " + name + " means two things in " + u.path + " (" + it->second + " / " + line + ")";
   u.absolute.insert(line);
 }
@@ -246,8 +260,8 @@ support::Expected<std::vector<File>> Assembler::files() {
   std::vector<File> out;
   std::set<std::string> folders;
   for (auto& [path, u] : units_) {
-    std::string head = options_.banner;
-    if (u.origin && path.rfind("stage", 0) != 0 && path != options_.stages.path) head += "\n# From " + u.origin->name + ".";
+    std::string head = in_place() && !stage_paths_.count(path) && !options_.shared_banner.empty() ? options_.shared_banner : options_.banner;
+    if (u.origin && path.rfind("stage", 0) != 0 && !stage_paths_.count(path)) head += "\n# From " + u.origin->name + ".";
     head += "\n";
     if (u.origin)
       for (const auto* s : u.origin->body)

@@ -7,8 +7,9 @@
 
 #include "eval/interpreter.h"
 #include "rewrite/specialize.h"
-#include "rules/target.h"
 #include "support/result.h"
+
+namespace shardwright::rules { struct Target; }
 
 namespace shardwright::emit {
 
@@ -30,8 +31,9 @@ struct AssembleOptions {
   std::string package;                       ///< "gpt_parallel": a package of copies; "": files beside the originals, by `place`
   const rules::Target* target = nullptr;     ///< whose names the text uses
   std::function<Place(const program::Module&)> place;        ///< of what stages share
-  Place stages;                              ///< of all stage classes
+  std::function<Place(const program::Module&)> stages;       ///< of stage classes, by the module of the original class
   std::string banner;                        ///< first comment line of every file
+  std::string shared_banner;                 ///< of files that several models' conversions write alike; "": the banner
   /// Modules that cannot be imported where the generated code runs (an entry file given by its path, and its neighbours):
   /// what is needed of them is copied.
   std::function<bool(const program::Module&)> copied;
@@ -75,6 +77,7 @@ class Assembler {
   AssembleOptions options_;
   std::map<std::string, Unit> units_;
   std::vector<std::string> path_of_;         ///< by definition
+  std::set<std::string> stage_paths_;
   std::map<std::string, std::string> dotted_;  ///< path → module, in place only
   std::map<const program::Module*, std::map<std::string, std::vector<const program::Stmt*>>> index_;
   std::set<std::pair<const program::Module*, std::string>> copied_;

@@ -8,6 +8,7 @@
 #include "rules/layers.h"
 #include "support/edits.h"
 #include "support/files.h"
+#include "rules/target.h"
 
 namespace shardwright::emit {
 namespace {
@@ -88,7 +89,7 @@ class Editor {
     return q + s + q;
   }
   void add(const Entry& e, const Expr& dict, const Expr& key, const Expr& value, bool strings, const Stmt* import) {
-    // A key that holds the style's name follows the class's: "PanguFuser" → "PanguDistributedFuser".
+    // A key that holds the style's name follows the class's: "WindFuser" → "WindDistributedFuser".
     for (std::size_t i = 0; i + 1 < dict.kids.size(); i += 2)
       if (dict.kids[i] && dict.kids[i]->kind == ExprKind::String && dict.kids[i]->text == e.name) {
         const Expr* there = dict.kids[i + 1];
@@ -137,8 +138,38 @@ Layout layout_of(const PackageInput& in, const std::string& out) {
     return Place{real.rfind(root, 0) == 0 ? real.substr(root.size()) : below, m.name};
   };
   l.same = same;
-  l.beside = [same, &target](const program::Module& m) {
+  // models/wind/wind.py → models/wind_distributed_4stage/; a loose file: beside it.
+  const program::Module* entry = in.loader.load(in.traced.entry_module);
+  Place here = entry ? same(*entry) : Place{in.traced.entry_module + ".py", in.traced.entry_module};
+  const std::string name = replaced(replaced(in.grid.pp == 2 ? target.model_folder_two : target.model_folder, "{model}", in.name), "{stages}", std::to_string(in.grid.pp));
+  auto slash = name.rfind('/');
+  const std::string parent = slash == std::string::npos ? "" : name.substr(0, slash);
+  const std::string leaf = name.substr(slash == std::string::npos ? 0 : slash + 1);
+  std::string path = slashes(here.module);
+  const std::string prefix = here.path.size() >= path.size() + 3 ? here.path.substr(0, here.path.size() - path.size() - 3) : "";   // "src/"
+  auto at = ("/" + path).rfind("/" + parent + "/");
+  std::string folder = parent.empty() || at == std::string::npos ? path.substr(0, path.rfind('/') == std::string::npos ? 0 : path.rfind('/') + 1)
+                                                                  : path.substr(0, at) + parent + "/";
+  folder += leaf;
+  const std::string entry_name = in.traced.entry_module, in_folder = prefix + folder + "/", package = dots(folder) + ".";
+  l.stages = [=](const program::Module& m) {
+    if (m.name == entry_name) return Place{in_folder + leaf + ".py", package + leaf};
+    const std::string stem = m.name.substr(m.name.rfind('.') + 1) + "_stages";
+    return Place{in_folder + stem + ".py", package + stem};
+  };
+  l.init = {prefix + folder + "/__init__.py", dots(folder)};
+  l.tool = prefix + folder + "/.shardwright/";
+  l.support = {prefix + slashes(target.support) + ".py", target.support};
+  const std::string ours = here.module.substr(0, here.module.find('.'));
+  const Place init = l.init;
+  l.beside = [same, &target, ours, init, out](const program::Module& m) {
     Place p = same(m);
+    const bool here_below = p.path != slashes(m.name) + (m.is_package ? "/__init__.py" : ".py") || fs::exists(fs::path(out) / p.path);
+    if (m.name.substr(0, m.name.find('.')) != ours && !here_below) {   // another package's: its copy lies with the model
+      std::string flat = m.name;
+      std::replace(flat.begin(), flat.end(), '.', '_');
+      return Place{init.path.substr(0, init.path.rfind('/') + 1) + flat + ".py", init.module + "." + flat};
+    }
     if (m.is_package) {   // a class in an __init__.py gets a file in that folder
       p.path = p.path.substr(0, p.path.rfind('/') + 1) + target.file_word + ".py";
       p.module += "." + target.file_word;
@@ -152,43 +183,18 @@ Layout layout_of(const PackageInput& in, const std::string& out) {
     p.module = (dot == std::string::npos ? "" : p.module.substr(0, dot + 1)) + target.file_stem(stem);
     return p;
   };
-  // models/pangu/pangu.py → models/pangu_distributed_4stage/; a loose file: beside it.
-  const program::Module* entry = in.loader.load(in.traced.entry_module);
-  Place here = entry ? same(*entry) : Place{in.traced.entry_module + ".py", in.traced.entry_module};
-  const std::string name = replaced(replaced(in.grid.pp == 2 ? target.model_folder_two : target.model_folder, "{model}", in.name), "{stages}", std::to_string(in.grid.pp));
-  auto slash = name.rfind('/');
-  const std::string parent = slash == std::string::npos ? "" : name.substr(0, slash);
-  const std::string leaf = name.substr(slash == std::string::npos ? 0 : slash + 1);
-  std::string path = slashes(here.module);
-  const std::string prefix = here.path.size() >= path.size() + 3 ? here.path.substr(0, here.path.size() - path.size() - 3) : "";   // "src/"
-  auto at = ("/" + path).rfind("/" + parent + "/");
-  std::string folder = parent.empty() || at == std::string::npos ? path.substr(0, path.rfind('/') == std::string::npos ? 0 : path.rfind('/') + 1)
-                                                                  : path.substr(0, at) + parent + "/";
-  folder += leaf;
-  l.stages = {prefix + folder + "/" + leaf + ".py", dots(folder) + "." + leaf};
-  l.init = {prefix + folder + "/__init__.py", dots(folder)};
-  l.tool = prefix + folder + "/.shardwright/";
-  l.support = {prefix + slashes(target.support) + ".py", target.support};
   return l;
 }
 
-support::Expected<std::vector<File>> registry_files(const PackageInput& in) {
-  std::vector<File> out;
-  if (in.target->registries.empty()) return out;
-  std::vector<Entry> entries;
-  for (const auto& d : in.specialized.definitions) {
-    if (d.stage >= 0 || d.text.find("class " + d.name) == std::string::npos) continue;
-    entries.push_back({d.origin, d.original, d.name, in.layout.beside(*d.origin).module});
-  }
-  // Files named like registries in the folders beside each original, and those that a name was looked up in.
+std::vector<const program::Module*> registry_modules(const PackageInput& in) {
   std::map<std::string, const program::Module*> files;
   std::set<std::string> folders;
-  for (const auto& e : entries) {
-    if (e.origin->file < 0) continue;
-    const std::string package = package_of(*e.origin);
+  for (const auto& d : in.specialized.definitions) {
+    if (d.stage >= 0 || d.origin->file < 0) continue;
+    const std::string package = package_of(*d.origin);
     const auto dot = package.rfind('.');
     if (dot == std::string::npos) continue;
-    const fs::path above = fs::path(support::parent_path(in.sources.file(e.origin->file).path)).parent_path();
+    const fs::path above = fs::path(support::parent_path(in.sources.file(d.origin->file).path)).parent_path();
     if (!folders.insert(above.string()).second) continue;
     std::error_code ec;
     for (const auto& folder : fs::directory_iterator(above, ec)) {
@@ -200,8 +206,21 @@ support::Expected<std::vector<File>> registry_files(const PackageInput& in) {
   }
   for (auto& [name, module] : files) module = in.loader.load(name);
   for (const auto& [module, definition] : in.specialized.looked_up) files[module->name] = module;
-  for (const auto& [name, module] : files) {
-    if (!module || module->file < 0) continue;
+  std::vector<const program::Module*> out;
+  for (const auto& [name, module] : files)
+    if (module && module->file >= 0) out.push_back(module);
+  return out;
+}
+
+support::Expected<std::vector<File>> registry_files(const PackageInput& in) {
+  std::vector<File> out;
+  if (in.target->registries.empty()) return out;
+  std::vector<Entry> entries;
+  for (const auto& d : in.specialized.definitions) {
+    if (d.stage >= 0 || d.text.find("class " + d.name) == std::string::npos) continue;
+    entries.push_back({d.origin, d.original, d.name, in.layout.beside(*d.origin).module});
+  }
+  for (const auto* module : registry_modules(in)) {
     Editor editor(*module, in.sources);
     for (const auto& e : entries) editor.enter(e);
     if (!editor.conflict().empty()) return support::failure(editor.conflict() + ": nothing was written", {}, "overwrite");

@@ -9,6 +9,7 @@
 #include "emit/package.h"
 #include "emit/training_slice.h"
 #include "support/files.h"
+#include "rules/target.h"
 
 namespace shardwright::emit {
 namespace {
@@ -78,7 +79,10 @@ support::Expected<std::vector<File>> training_files(const PackageInput& in, cons
   std::optional<TrainingSlice> slice;
   std::string why = "No training script was found below " + in.target->examples + "/ (`train: {script: …}` in the job file names one).";
   if (!script.empty()) {
-    auto s = slice_training(script, model, in.loader, in.sources);
+    std::vector<std::string> parameters;
+    if (root.init_frame >= 0)
+      for (std::size_t i = 1; i < trace.frame(root.init_frame).function->parameters.size(); ++i) parameters.push_back(trace.frame(root.init_frame).function->parameters[i].name);
+    auto s = slice_training(script, model, parameters, in.loader, in.sources);
     if (s) slice = std::move(*s);
     else why = s.error().message + ".";
   }
@@ -157,7 +161,14 @@ support::Expected<std::vector<File>> training_files(const PackageInput& in, cons
   d.set("sliced", truth(slice.has_value()));
   std::vector<std::string> left;
   if (slice) {
-    d.set("imports", list_of(slice->imports));
+    std::vector<std::string> imports;
+    for (const auto& i : slice->imports)
+      if (i != "import os" && i != "import sys" && i != "import torch" && i != "from functools import partial") imports.push_back(i);
+    d.set("imports", list_of(imports));
+    d.set("constructor", slice->constructor.empty() || !t.direct ? "" : "**model_arguments()");
+    d.set("comma_constructor", slice->constructor.empty() || !t.direct ? "" : ", **model_arguments()");
+    d.set("has_constructor", truth(!slice->constructor.empty() && t.direct));
+    d.set("model_arguments", slice->constructor);
     d.set("script", fs::path(script).lexically_relative(here).string());
     d.set("and_script", " and `" + relative(script).substr(1, relative(script).size() - 2) + "`");
     d.set("definitions", slice->definitions);
@@ -192,6 +203,9 @@ support::Expected<std::vector<File>> training_files(const PackageInput& in, cons
     left = slice->left;
   } else {
     d.set("imports", list_of({}));
+    d.set("constructor", "");
+    d.set("comma_constructor", "");
+    d.set("has_constructor", truth(false));
     d.set("definitions", "");
     d.set("and_script", "");
     arguments.push_back("--train-iters 10");

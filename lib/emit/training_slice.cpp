@@ -53,14 +53,15 @@ std::string last_of(const Expr* callee) { return callee->kind == ExprKind::Name 
 
 class Slicer {
  public:
-  Slicer(const program::Module& m, const std::string& model_class, support::SourceManager& sources, const std::string& path)
-      : m_(m), class_(model_class), sources_(sources), values_(m, sources, path) {}
+  Slicer(const program::Module& m, const std::string& model_class, const std::vector<std::string>& parameters, support::SourceManager& sources, const std::string& path)
+      : m_(m), class_(model_class), parameters_(parameters), sources_(sources), values_(m, sources, path) {}
 
   support::Expected<TrainingSlice> run() {
     out_.file = sources_.file(m_.file).path;
     if (!find_model()) return fail("no call of " + class_ + " was found: expected model = " + class_ + "(…)");
     if (!find_loop()) return fail("no loop was found that calls the model and backward()");
     if (auto why = take_loop(); !why.empty()) return fail(why);
+    take_constructor();
     take_data();
     take_setup();
     if (!problem_.empty()) return fail(problem_);
@@ -264,6 +265,24 @@ class Slicer {
     for (const auto& n : loop_names.names())
       if (!of_batch.contains(n) && outer_.erase(n)) return line(loop_->range) + ": batch preparation or loss reads the loop's counter " + n;
     return "";
+  }
+
+  void take_constructor() {
+    const Expr* call = find(made_, [&](const Expr* e) { return e->kind == ExprKind::Call && last_of(e->kids[0]) == class_; });
+    std::string out;
+    Names needed;
+    for (std::size_t i = 0; i < call->args.size(); ++i) {
+      const auto& a = call->args[i];
+      const std::string name = !a.keyword.empty() ? a.keyword : i < parameters_.size() ? parameters_[i] : "";
+      if (a.star || (name.empty() && !a.double_star)) {
+        out_.left.push_back(line(call->range) + ": the arguments of " + class_ + " cannot be named: the stages are built as they were converted");
+        return;
+      }
+      out += (out.empty() ? "" : ", ") + (a.double_star ? text(a.range) : name + "=" + text(a.value->range));
+      for (const auto& n : reads(a.value)) needed.insert(n);
+    }
+    out_.constructor = out;
+    outer_.insert(needed.begin(), needed.end());
   }
 
   // ---- what is outside --------------------------------------------------------------------------------------------------------
@@ -532,6 +551,7 @@ class Slicer {
 
   const program::Module& m_;
   std::string class_;
+  std::vector<std::string> parameters_;
   support::SourceManager& sources_;
   TrainingValues values_;
   TrainingSlice out_;
@@ -549,12 +569,12 @@ class Slicer {
 
 }  // namespace
 
-support::Expected<TrainingSlice> slice_training(const std::string& path, const std::string& model_class, eval::ModuleSource& loader, support::SourceManager& sources) {
+support::Expected<TrainingSlice> slice_training(const std::string& path, const std::string& model_class, const std::vector<std::string>& parameters, eval::ModuleSource& loader, support::SourceManager& sources) {
   auto text = support::read_file(path);
   if (!text) return text.error();
   const program::Module* m = loader.parse("training script", path, *text);
   if (!m || !m->syntax_errors.empty()) return support::failure(path + ": this cannot be read as Python", {}, "syntax");
-  return Slicer(*m, model_class, sources, path).run();
+  return Slicer(*m, model_class, parameters, sources, path).run();
 }
 
 }  // namespace shardwright::emit

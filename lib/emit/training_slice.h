@@ -22,6 +22,7 @@ struct TrainingSlice {
   std::string train, valid, test;            ///< expressions for data sets; "" where there is none
   std::string batch;                         ///< the loop's target for what the loader gives
   std::string prepare;                       ///< batch → inputs and labels
+  std::string constructor;                   ///< arguments of the model's constructor, as keywords; "": they cannot be taken over
   std::string inputs;                        ///< arguments of the model's call, as written
   std::vector<std::string> labels;           ///< names of the batch's part that the loss reads
   std::string outputs;                       ///< target of the model's call
@@ -34,6 +35,7 @@ struct TrainingSlice {
 };
 
 /// `model_class`: the root's class. An error says what was looked for and not found.
-support::Expected<TrainingSlice> slice_training(const std::string& path, const std::string& model_class, eval::ModuleSource& loader, support::SourceManager& sources);
+/// `parameters`: of the root's constructor, in order.
+support::Expected<TrainingSlice> slice_training(const std::string& path, const std::string& model_class, const std::vector<std::string>& parameters, eval::ModuleSource& loader, support::SourceManager& sources);
 
 }  // namespace shardwright::emit

@@ -3,6 +3,7 @@
 #include <functional>
 
 #include "program/visit.h"
+#include "rewrite/text_layout.h"
 #include "rewrite/variants.h"
 #include "support/edits.h"
 
@@ -119,7 +120,7 @@ class Printer {
   void append_argument(DefinitionEdits& edits, const Expr* call, const std::string& text) {
     if (call == nullptr) { out.error = "a call to be edited was not found in the text"; return; }
     if (call->args.empty()) edits.insert_after(call->range.end - 1, text);
-    else edits.insert_after(call->args.back().range.end, ", " + text);
+    else edits.insert_after(call->args.back().range.end, (text[0] == '\n' ? "," : ", ") + text);
   }
 
   void redirect(DefinitionEdits& edits, const Redirect& r, const std::vector<Stmt*>& body) {
@@ -246,7 +247,9 @@ void stage_constructor(Printer& p, DefinitionEdits& edits, const program::ClassD
   bool strict = false;
   for (const auto& base : cls.bases)
     if (base.value) strict = strict || std::find(target.strict_bases.begin(), target.strict_bases.end(), std::string(sources.text(base.value->range))) != target.strict_bases.end();
-  edits.insert_after(last->range.end, ", " + name + "=None" + (strict && !rest ? ", **kwargs" : ""));
+  std::string lead = line_of_its_own(sources, last->range);
+  if (lead.empty()) lead = " ";
+  edits.insert_after(last->range.end, "," + lead + name + "=None" + (strict && !rest ? "," + lead + "**kwargs" : ""));
   const Stmt* first = init.body.front();
   const bool docstring = first->kind == program::StmtKind::Expression && first->value && first->value->kind == ExprKind::String && init.body.size() > 1;
   if (docstring) first = init.body[1];

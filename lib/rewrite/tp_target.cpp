@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "rewrite/text_layout.h"
 #include "rewrite/tp_context.h"
 
 namespace shardwright::rewrite::tp {
@@ -69,6 +70,7 @@ bool Context::thread_config(FrameId frame, int axis, std::string& name) {
   v.frame = editing;
   v.range = call->range;
   v.text = name + "=" + value;
+  if (!call->args.empty()) v.text = line_of_its_own(sources, call->args.back().range) + v.text;
   v.imports = imports;
   v.axis = axis;
   if (!decide(call, Purpose::Config, v)) return false;
@@ -81,7 +83,8 @@ bool Context::thread_config(FrameId frame, int axis, std::string& name) {
     if (x.kind != program::Parameter::VarKeywords) last = &x;
   if (!last) return false;
   p.range = last->range;
-  p.text = ", " + name + "=None";
+  const std::string lead = line_of_its_own(sources, last->range);
+  p.text = "," + (lead.empty() ? " " : lead) + name + "=None";
   parameters_.push_back(p);
   config_[frame] = name;
   return true;

@@ -55,7 +55,11 @@ std::string Target::file_stem(const std::string& original) const {
   return last == std::string::npos ? file_word + original : original.substr(0, last + 1) + file_word + original.substr(last);
 }
 
-std::string Target::text(const std::string& file) const { return std::string(embedded(folder + "/" + file).value_or("")); }
+std::string Target::text(const std::string& file) const {
+  auto own = embedded(folder + "/" + file);
+  if (!own && !like.empty()) own = embedded("targets/" + like + "/" + file);
+  return std::string(own.value_or(""));
+}
 
 std::vector<std::string> target_names() {
   std::vector<std::string> out;
@@ -78,6 +82,7 @@ support::Expected<Target> load_target(const std::string& name, support::SourceMa
   auto doc = yaml::parse(sm, sm.add("rules/" + t.folder + "/target.yaml", std::string(*text)));
   if (!doc) return doc.error();
   yaml::Reader r(*doc, "the target");
+  t.like = r.optional<std::string>("like");
   t.support = r.optional<std::string>("support", t.support);
   t.support_file = r.optional<std::string>("support_file");
   for (const auto& [module, names] : r.map("imports")) {
@@ -133,8 +138,14 @@ support::Expected<Target> load_target(const std::string& name, support::SourceMa
   if (auto node = r.node("training")) {
     yaml::Reader s(*node, "training");
     t.megatron = s.required<std::string>("megatron");
-    t.shapes_module = s.required<std::string>("shapes_module");
+    t.shapes_module = s.optional<std::string>("shapes_module");
     t.examples = s.optional<std::string>("examples", t.examples);
+    if (auto e = s.finish()) return *e;
+  }
+  if (auto node = r.node("handoff")) {
+    yaml::Reader s(*node, "handoff");
+    t.handoff_folder = s.required<std::string>("folder");
+    t.handoff_skill = s.required<std::string>("skill");
     if (auto e = s.finish()) return *e;
   }
   t.described = mapping(r, "described");

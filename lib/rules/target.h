@@ -15,6 +15,8 @@ struct Target {
   std::string name;
   std::string folder = "targets/runtime";            ///< of its templates, below rules/
 
+  std::string like;                                  ///< another target, whose templates serve where it has none
+
   // ---- names that generated code uses --------------------------------------------------------------------------------
   std::string support = "shardwright.parallel";      ///< module that offers those not in `imports`
   std::string support_file;                          ///< template that becomes that module; "": it is installed
@@ -60,18 +62,21 @@ struct Target {
   std::string stage_config;                          ///< template: first lines of a stage's __init__
   std::vector<std::string> stage_config_names;
   // ---- training ---------------------------------------------------------------------------------------------------------
-  std::string megatron;                              ///< package that holds core and training: "onescience.distributed.megatron"
+  std::string megatron;                              ///< package that holds core and training
   std::string shapes_module;                         ///< of PipelineTensorShapeConfig
   std::string examples = "examples";                 ///< where training directories are
+
+  // ---- steps handed over as files -----------------------------------------------------------------------------------------
+  std::string handoff_folder, handoff_skill;         ///< where step files lie, and the skill that this target serves
 
   bool optional_inputs = false;                      ///< later stages accept all of forward's arguments, and ignore most
 
   /// Module → file with what it is to the analysis (for libraries that are not installed where the analysis runs).
   std::map<std::string, std::string> described;
 
-  /// "PanguFuser" → "PanguDistributedFuser".
+  /// "WindFuser" → "WindDistributedFuser".
   std::string class_name(const std::string& original) const;
-  /// "xihelocalsiefuser" → "xihedistributedlocalsiefuser".
+  /// "windfuser" → "winddistributedfuser".
   std::string file_stem(const std::string& original) const;
   /// Text of a template beside target.yaml.
   std::string text(const std::string& file) const;

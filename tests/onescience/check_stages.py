@@ -2,7 +2,7 @@
 """Converts models of the corpus for the OneScience target, in a copy of the library, and proves the stages: output, loss and gradients
 against the original on tensor-parallel ranks over Gloo, Megatron's layers answered by PyPI's megatron-core.
 
-    check_stages.py --binary BIN --corpus DIR --packages DIR [--only ID…] [--pp 4] [--tp 2] [--work DIR]
+    check_stages.py --binary BIN --corpus DIR [--packages DIR] [--only ID…] [--pp 4] [--tp 2] [--work DIR]
 """
 import argparse
 import json
@@ -18,7 +18,7 @@ import yaml
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 BOUND = 1e-9
-MODELS = {"os3-pangu": [2, 4], "os3-transolver": [2], "os3-transformer": [1, 2]}
+MODELS = {"os3-pangu": [2, 4], "os3-transolver": [2], "os3-transformer": [1, 2], "os-fuxi": [1, 2], "os-fengwu": [2], "os-xihe-local": [1], "os-xihe-global": [1]}
 
 
 def library(corpus, work):
@@ -33,7 +33,8 @@ def main():
     p = argparse.ArgumentParser()
     p.add_argument("--binary", required=True)
     p.add_argument("--corpus", required=True)
-    p.add_argument("--packages", required=True, help="folder with megatron-core")
+    p.add_argument("--packages", default=str(ROOT / ".cache/megatron"), help="folder with megatron-core")
+    p.add_argument("--ci", action="store_true", help="one model")
     p.add_argument("--only", nargs="*")
     p.add_argument("--pp", type=int)
     p.add_argument("--tp", type=int, default=2)
@@ -44,14 +45,16 @@ def main():
     work.mkdir(parents=True, exist_ok=True)
     repository = library(a.corpus, work)
     specs, failures = [], []
-    for model in a.only or MODELS:
-        subprocess.run([sys.executable, ROOT / "tests/corpus/make_jobs.py", ROOT / "tests/corpus/corpus.yaml", ROOT / "tests/corpus/run_corpus.py", a.corpus,
+    ours = {e["id"] for e in yaml.safe_load((HERE / "models.yaml").read_text())}
+    for model in a.only or (["os3-transformer"] if a.ci else MODELS):
+        source = HERE / "models.yaml" if model in ours else ROOT / "tests/corpus/corpus.yaml"
+        subprocess.run([sys.executable, ROOT / "tests/corpus/make_jobs.py", source, ROOT / "tests/corpus/run_corpus.py", a.corpus,
                         work / "jobs", model], check=True, stdout=subprocess.DEVNULL)
         job_file = work / "jobs" / model / "job.yaml"
         job = yaml.safe_load(job_file.read_text())
         job["python_path"] = [str(repository), *job["python_path"]]
         job_file.write_text(yaml.safe_dump(job, sort_keys=False))
-        for pp in [a.pp] if a.pp else MODELS.get(model, [2]):
+        for pp in [a.pp] if a.pp else MODELS.get(model, [2])[-1:] if a.ci else MODELS.get(model, [2]):
             command = [a.binary, "convert", str(job_file), "--tp", str(a.tp), "--pp", str(pp), "--target", "onescience", "-o", str(repository), "--json"]
             run = subprocess.run(command, capture_output=True, text=True)
             if run.returncode:
@@ -67,7 +70,7 @@ def main():
                 print("   ", f["where"], f["module"], f["reason"][:160])
             specs.append({"name": f"{model} x{pp}", "python_path": [str(repository), a.corpus], "packages": a.packages, "prepare": str(work / "jobs" / model / "prepare.py"),
                           "package": str(Path(package).parent).replace("/", "."), "support": "onescience.distributed.parallel_parts", "model": job["model"],
-                          "build": job["build"], "pp": pp, "params": str(repository / Path(package).parent / ".shardwright" / "params.yaml"),
+                          "build": job["build"], "call": job.get("call"), "pp": pp, "params": str(repository / Path(package).parent / ".shardwright" / "params.yaml"),
                           "runtime": str(ROOT / "runtime/python"),
                           "inputs": {k: json.loads(v[v.index("["):v.index("]") + 1]) if v[0] != "=" else v[1:] for k, v in job["inputs"].items()}})
     bare = "\nfor b in ('onescience.distributed', 'onescience.models.cfd_benchmark'):\n    rc.make_bare(b)\n"

@@ -2,7 +2,7 @@
 """The miniature project (testdata/weather_project): its single-GPU script and the generated 4-stage x tp 2 one give the same losses, the
 generated run.sh as it was written. Megatron's layers by PyPI's megatron-core, its trainer by our runtime's.
 
-    check_training.py --binary BIN --packages DIR [--work DIR]
+    check_training.py --binary BIN [--packages DIR] [--work DIR]
 """
 import argparse
 import json
@@ -22,7 +22,7 @@ BOUND = 1e-10
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("--binary", required=True)
-    p.add_argument("--packages", required=True, help="folder with megatron-core and h5py")
+    p.add_argument("--packages", default=str(ROOT / ".cache/megatron"), help="folder with megatron-core and h5py")
     p.add_argument("--work")
     a = p.parse_args()
     work = Path(a.work or tempfile.mkdtemp(prefix="shardwright-training-"))

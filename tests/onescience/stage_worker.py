@@ -65,7 +65,11 @@ def compare(spec):
     inputs = {}
     for key, shape in spec["inputs"].items():
         inputs[key] = torch.randn(shape, generator=torch.Generator().manual_seed(zlib.crc32(key.encode()))) if isinstance(shape, list) else eval(shape, names)
-    wanted = original(*inputs.values())
+
+    def call(model):
+        return eval(spec["call"], dict(names, model=model, **inputs)) if spec.get("call") else model(*inputs.values())
+
+    wanted = call(original)
     loss_of(wanted).backward()
 
     stages = [package.build_stage(k, config).eval() for k in range(spec["pp"])]
@@ -80,7 +84,7 @@ def compare(spec):
     for k, stage in enumerate(stages):
         if k:
             stage.set_input_tensor(list(crossing))
-        output = stage(*inputs.values()) if k == 0 else stage(**{n: inputs[n] for n in stage.needs_inputs}) if stage.needs_inputs else stage(None)
+        output = call(stage) if k == 0 else stage(**{n: inputs[n] for n in stage.needs_inputs}) if stage.needs_inputs else stage(None)
         if k + 1 < len(stages):
             assert isinstance(output, tuple), "a stage that is not the last returns a tuple"
             crossing = output

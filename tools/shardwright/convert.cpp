@@ -7,6 +7,7 @@
 
 #include "cli.h"
 #include "plan_options.h"
+#include "rules/target.h"
 
 namespace shardwright::cli {
 namespace {
@@ -52,6 +53,8 @@ int run(Options& o, const CLI::App& app) {
     else {
       fmt::print("{}: {} of {} files written\n", done->out, done->written.size(), done->files.size());
       for (const auto& f : done->written) fmt::print("  {}\n", f);
+      for (const auto& f : done->merged) fmt::print("  {} keeps your changes\n", f);
+      if (!done->tables.empty()) fmt::print("{}\n", done->tables);
       fmt::print("next: {}\n", done->next);
     }
   }
@@ -71,6 +74,7 @@ Run add_convert(CLI::App& app) {
   c->add_option("--target", o->request.target, "what the code is written for: " + targets);
   c->add_option("--name", o->request.name, "name of the package (default: the class in snake case)");
   c->add_flag("--diff", o->request.diff, "show what would change, write nothing");
+  c->add_flag("--update", o->request.update, "merge changes made by hand with what is generated now");
   c->add_flag("--force", o->request.force, "overwrite files that were changed by hand");
   c->add_flag("--strict", o->request.strict, "any part that would stay replicated is an error");
   return [o, c] { return run(*o, *c); };

@@ -46,8 +46,8 @@ int run(Options& o) {
 
 Run add_handoff(CLI::App& app) {
   auto o = std::make_shared<Options>();
-  CLI::App* c = app.add_subcommand("handoff", "read .onescience/handoff/step_ID.yaml, convert, write step_ID_result.yaml");
-  c->add_option("dir", o->dir, "folder that holds .onescience (default: here)");
+  CLI::App* c = app.add_subcommand("handoff", "read step_ID.yaml files that were handed over, convert, write step_ID_result.yaml");
+  c->add_option("dir", o->dir, "the repository (default: here)");
   c->add_option("--step", o->step, "run this step, its result or not");
   add_output_options(*c, *o);
   return [o] { return run(*o); };

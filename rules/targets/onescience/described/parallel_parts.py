@@ -3,8 +3,8 @@ import torch.nn as nn
 from shardwright.parallel import (Absent, ShardedDropout, drop_unused, gather_from_tensor_model_parallel_region, local_sizes, local_slice, rebind,
                                   row_parallel, scatter_to_tensor_model_parallel_region, shard_module, shard_parameter,
                                   sharded_random, sum_gradients_over_tp, tp_rank, tp_size)
-from onescience.distributed.megatron.core.tensor_parallel import ColumnParallelLinear, RowParallelLinear
-from onescience.distributed.megatron.training.arguments import core_transformer_config_from_args
+from {megatron}.core.tensor_parallel import ColumnParallelLinear, RowParallelLinear
+from {megatron}.training.arguments import core_transformer_config_from_args
 
 
 def parallel_config():

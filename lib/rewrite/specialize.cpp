@@ -193,14 +193,15 @@ class Specializer {
       only = &r;
     }
     if (!only) return false;
+    // However the class is found (`REGISTRY[style](…)`, import_module and getattr): the caller writes a key of a registry whose
+    // entry is that class.
+    const Container& child = *variants_[static_cast<std::size_t>(only->variant)].container;
     const program::Expr* callee = only->call->kids[0];
-    if (callee->kind != program::ExprKind::Subscript || callee->kids.size() < 2 || callee->kids[0]->kind != program::ExprKind::Name ||
-        callee->kids[1]->kind != program::ExprKind::Name) return false;
+    if (callee->kind == program::ExprKind::Name && callee->text == child.name) return false;
     const auto& parameters = trace_.frame(mod.init_frame).function->parameters;
     for (std::size_t i = 1; i < parameters.size(); ++i) {
-      if (parameters[i].name != callee->kids[1]->text) continue;
       const program::Expr* name = argument_for(mod.construct_call, parameters[i].name, i - 1);
-      if (!name || name->kind != program::ExprKind::String || !registry_has(v.container->module, callee->kids[0]->text, name->text)) return false;
+      if (!name || name->kind != program::ExprKind::String || !registry_has(v.container->module, name->text, child)) continue;
       v.registered = only->variant;
       v.style = parameters[i].name;
       v.style_position = i - 1;
@@ -210,13 +211,19 @@ class Specializer {
     }
     return false;
   }
-  /// NAME = {"key": …} at the top level of the module.
-  static bool registry_has(const program::Module* m, const std::string& name, const std::string& key) {
+  /// NAME = {"key": Class} or {"key": ("module", "Class")} at the top level of the module.
+  static bool registry_has(const program::Module* m, const std::string& key, const Container& cls) {
+    using program::ExprKind;
     for (const auto* s : m->body) {
-      if (s->kind != program::StmtKind::Assign && s->kind != program::StmtKind::AnnAssign) continue;
-      if (s->targets.empty() || s->targets[0]->kind != program::ExprKind::Name || s->targets[0]->text != name || !s->value || s->value->kind != program::ExprKind::Dict) continue;
-      for (std::size_t i = 0; i < s->value->kids.size(); i += 2)
-        if (const auto* k = s->value->kids[i]; k && k->kind == program::ExprKind::String && k->text == key) return true;
+      if ((s->kind != program::StmtKind::Assign && s->kind != program::StmtKind::AnnAssign) || !s->value || s->value->kind != ExprKind::Dict) continue;
+      for (std::size_t i = 0; i + 1 < s->value->kids.size(); i += 2) {
+        const auto* k = s->value->kids[i];
+        const auto* value = s->value->kids[i + 1];
+        if (!k || k->kind != ExprKind::String || k->text != key) continue;
+        if (value->kind == ExprKind::Name && value->text == cls.name) return true;
+        if ((value->kind == ExprKind::Tuple || value->kind == ExprKind::List) && value->kids.size() == 2 && value->kids[0]->kind == ExprKind::String && value->kids[0]->text == cls.module->name &&
+            value->kids[1]->kind == ExprKind::String && value->kids[1]->text == cls.name) return true;
+      }
     }
     return false;
   }

@@ -78,7 +78,7 @@ _MODULES = {
     "core.tensor_parallel.layers": _LAYERS,
     "core.tensor_parallel.mappings": _MAPPINGS,
     "core.tensor_parallel.random": {"model_parallel_cuda_manual_seed": random.manual_seed, "get_cuda_rng_tracker": random.get_rng_tracker},
-    "training": {"get_args": parallel.get_args, "pretrain": parallel.pretrain},
+    "training": {"get_args": lambda: None, "pretrain": parallel.pretrain},
     "training.arguments": {"core_transformer_config_from_args": _config},
 }
 

@@ -22,7 +22,7 @@ std::string last_part(const std::string& name) { return name.substr(name.rfind('
 
 bool is_nonlinear_name(const std::string& name) {
   static const std::set<std::string> names{"gelu", "relu", "silu", "sigmoid", "tanh", "softmax", "log_softmax", "layer_norm", "rms_norm", "group_norm", "exp", "log", "pow", "square", "sqrt",
-                                           "rsqrt", "abs", "dropout", "leaky_relu", "elu", "mish", "softplus", "hardswish", "hardsigmoid", "normalize", "cross_entropy", "mse_loss", "relu6", "selu", "logsigmoid",
+                                           "rsqrt", "abs", "leaky_relu", "elu", "mish", "softplus", "hardswish", "hardsigmoid", "normalize", "cross_entropy", "mse_loss", "relu6", "selu", "logsigmoid",
                                            "batch_norm", "instance_norm", "scaled_dot_product_attention", "erf", "reciprocal", "cosine_similarity", "clamp"};
   return names.count(last_part(name)) > 0;
 }
@@ -449,7 +449,7 @@ bool Propagator::partial_operands(const Op& op, Placement& out) {
     return notes;
   };
   const bool cast = op.inputs.size() == 1 && op.linearity == Linearity::Nonlinear && !op.in.empty() && !op.out.empty() && op.in[0] == op.out[0] &&
-                    (name == "to" || name == "type" || name == "half" || name == "bfloat16" || name == "float" || name == "type_as" || name == "copy_");
+                    (name == "to" || name == "type" || name == "half" || name == "bfloat16" || name == "float" || name == "type_as" || name == "copy_" || name == "dropout");  // a dropout whose mask all ranks share is a product with it
   if (op.linearity == Linearity::Linear || cast) {
     if (others == 0 || (name == "copy_" || name == "fill_")) {
       out.partial = which;

@@ -7,7 +7,10 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <optional>
+#include <set>
 
+#include "lint/placement.h"
 #include "support/files.h"
 #include "model/shape.h"
 #include "rules/target.h"
@@ -43,6 +46,26 @@ eval::InputSpec spec_of(const model::Tensor& x, const std::vector<std::int64_t>&
 
 namespace {
 
+/// What lint finds in a generated stage: it is looked at as hand-written code would be.
+std::optional<support::Diagnostic> fault_of(const lint::Found& found, lint::Propagator& watcher, const model::Trace& s, int stage, bool last) {
+  static const std::set<std::string> codes{"SW101", "SW102", "SW103", "SW105", "SW106", "SW107", "SW108", "SW109", "SW110", "SW111", "SW115", "SW121", "SW122"};
+  for (const auto& d : found.all())
+    if (codes.count(d.code)) {
+      support::Diagnostic fault = d;
+      fault.severity = support::Severity::Error;
+      fault.message = fmt::format("generated stage {}: {} (a fault of the generator: nothing was written)", stage, d.message);
+      return fault;
+    }
+  if (watcher.repairs > 0) return failure(fmt::format("generated stage {}: sizes of one rank do not fit those of the whole (a fault of the generator: nothing was written)", stage), {}, "internal");
+  if (last)
+    for (auto t : model::tensors_of(s.output)) {
+      const auto& p = watcher.place(t);
+      if (p.known && (watcher.any_sharded(p) || p.partial >= 0))
+        return failure(fmt::format("generated stage {} returns {} instead of the whole result (a fault of the generator: nothing was written)", stage, p.partial >= 0 ? "a partial sum" : "a share"), {}, "SW105");
+    }
+  return std::nullopt;
+}
+
 support::Expected<Recheck> check_in(const TemporaryFolder& folder, const Analysis& a, const emit::PackageInput& in, const std::vector<emit::File>& files, const emit::Grid& grid, support::SourceManager& sm) {
   Recheck out;
   eval::Options options;
@@ -76,6 +99,8 @@ support::Expected<Recheck> check_in(const TemporaryFolder& folder, const Analysi
     }
     job.build = fmt::format("build_stage({})", k);
     job.train = a.file.job.train;
+    lint::Found found;
+    lint::Propagator watcher(sm, found, grid.tp);
     std::string receive, call;
     if (a.slicer) {
       auto face = a.slicer->interface(k);
@@ -83,6 +108,7 @@ support::Expected<Recheck> check_in(const TemporaryFolder& folder, const Analysi
         const auto& x = t.tensor(face.receives[i]);
         std::string name = fmt::format("received{}", i);
         job.inputs.emplace_back(name, spec_of(x, a.sharding.local_shape(t, x.id)));
+        if (int d = a.sharding.sharded_dim(x.id); d >= 0) watcher.sharded_inputs[name].insert(d);
         receive += name + ", ";
       }
       for (const auto& want : face.needs_inputs)
@@ -98,6 +124,7 @@ support::Expected<Recheck> check_in(const TemporaryFolder& folder, const Analysi
       job.call = a.file.job.call;
       job.keyword = a.file.job.keyword;
     }
+    if (!in.in_place()) options.watch.observer = &watcher;  // other libraries' layers are described for sizes, not for placements
     auto traced = eval::trace(job, options, sm);
     if (!traced) {
       support::Diagnostic d = traced.error();
@@ -105,6 +132,10 @@ support::Expected<Recheck> check_in(const TemporaryFolder& folder, const Analysi
       return d;
     }
     const auto& s = (*traced)->trace;
+    if (!in.in_place()) {
+      watcher.end();
+      if (auto fault = fault_of(found, watcher, s, k, k + 1 == grid.pp)) return *fault;
+    }
     std::vector<std::string> names;
     for (const auto& n : model::named_tensors(s, true)) {
       names.push_back(n.fqn);

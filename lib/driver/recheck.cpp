@@ -124,7 +124,9 @@ support::Expected<Recheck> check_in(const TemporaryFolder& folder, const Analysi
       job.call = a.file.job.call;
       job.keyword = a.file.job.keyword;
     }
-    if (!in.in_place()) options.watch.observer = &watcher;  // other libraries' layers are described for sizes, not for placements
+    // Other libraries' layers are described for sizes, not for placements; at tp = 1 nothing has a placement.
+    const bool watched = !in.in_place() && grid.tp > 1;
+    if (watched) options.watch.observer = &watcher;
     auto traced = eval::trace(job, options, sm);
     if (!traced) {
       support::Diagnostic d = traced.error();
@@ -132,7 +134,7 @@ support::Expected<Recheck> check_in(const TemporaryFolder& folder, const Analysi
       return d;
     }
     const auto& s = (*traced)->trace;
-    if (!in.in_place()) {
+    if (watched) {
       watcher.end();
       if (auto fault = fault_of(found, watcher, s, k, k + 1 == grid.pp)) return *fault;
     }

@@ -514,7 +514,7 @@ void Propagator::gradients(const Op& op) {
     if (x.from_input && x.from_parameter) {
       // A layer's weight taken out of the layer leaves the layer's own collective behind.
       for (const auto& w : op.inputs)
-        if (trace_->tensor(w.tensor).origin == Origin::Parameter && parallel_layer(owner_of(w.tensor)) && owner_of(w.tensor) != op.module)
+        if (trace_->tensor(w.tensor).origin == Origin::Parameter && used_outside(w.tensor, op))
           findings_.add(Severity::Warning, "SW119", range_of(op), "the weight of " + layer_name(owner_of(w.tensor)) + " is used outside the layer, past its collective: the gradient of " + name_of(o.tensor) + " is this rank's part only", {});
       if (findings_.has("SW119", range_of(op))) continue;
       findings_.add(Severity::Warning, "SW109", range_of(op), name_of(o.tensor) + " is whole on every rank and meets shares here without copy_to_tensor_model_parallel_region: its gradient is this rank's part only", {});
@@ -540,6 +540,12 @@ ModuleId Propagator::owner_of(TensorId parameter) const {
   for (auto w = trace_->attr_writes.rbegin(); w != trace_->attr_writes.rend(); ++w)
     if (w->kind == model::AttrWrite::Parameter && w->value.tensor == parameter) return w->owner;
   return -1;
+}
+
+/// Is a parallel layer's parameter used by other code? (Another parallel layer that it is tied to has a collective of its own.)
+bool Propagator::used_outside(TensorId parameter, const Op& op) const {
+  const ModuleId owner = owner_of(parameter);
+  return parallel_layer(owner) && owner != op.module && !parallel_layer(op.module);
 }
 
 /// A table with vocab // tp rows a rank and nobody who asks whether tp divides it: the last rows are no rank's.
@@ -636,9 +642,8 @@ void Propagator::bare_weights() {
     if (at_rest(op)) continue;
     for (const auto& o : op.inputs) {
       if (trace_->tensor(o.tensor).origin != Origin::Parameter) continue;
-      const ModuleId owner = owner_of(o.tensor);
-      if (parallel_layer(owner) && owner != op.module)
-        findings_.add(Severity::Error, "SW119", range_of(op), "the weight of " + layer_name(owner) + " is used outside the layer, past its collective: the result is this rank's part of a sum that nobody adds up", {});
+      if (used_outside(o.tensor, op))
+        findings_.add(Severity::Error, "SW119", range_of(op), "the weight of " + layer_name(owner_of(o.tensor)) + " is used outside the layer, past its collective: the result is this rank's part of a sum that nobody adds up", {});
     }
   }
 }

@@ -120,6 +120,7 @@ class Propagator final : public eval::Observer {
   void needless_gathers();
   void repeated_copies();
   ModuleId owner_of(TensorId parameter) const;
+  bool used_outside(TensorId parameter, const Op& op) const;
   bool reduced_before(TensorId, int depth) const;
   support::Range made_whole(TensorId) const;
 

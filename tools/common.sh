@@ -60,6 +60,17 @@ need_corpus() {
   echo "$want" > "$stamp"
 }
 
+# Megatron-Core and h5py for the tests of the targets built on Megatron, into a folder of their own.
+need_megatron() {
+  local stamp="$CACHE/megatron/.stamp" want
+  want="$(sha256sum "$ROOT/tests/onescience/requirements.txt" | cut -c1-64)"
+  [ "$(cat "$stamp" 2>/dev/null)" = "$want" ] && return 0
+  if [ "$INSTALL" = 0 ]; then echo "missing: megatron-core and h5py (tests/onescience/requirements.txt)"; MISSING=1; return 0; fi
+  mkdir -p "$CACHE/megatron"
+  "$VENV/bin/pip" install -q --disable-pip-version-check --no-deps --no-compile --upgrade --target "$CACHE/megatron" -r "$ROOT/tests/onescience/requirements.txt"
+  echo "$want" > "$stamp"
+}
+
 build_all() {
   if [ "$INSTALL" = 0 ]; then return 0; fi
   say "building (tree, plan, convert, lint and the runtime)"

@@ -135,7 +135,7 @@ support::Expected<std::unique_ptr<Analysis>> analyse(const ModelRequest& request
         d.message = want.plan_file + " does not fit this source: " + d.message + ". Make it again with `shardwright plan … -o " + want.plan_file + "`, or leave --plan out";
         return d;
       }
-    a.edits = rewrite::tp_edits(t, a.sharding, sm, *a.rules);
+    a.edits = rewrite::tp_edits(t, a.sharding, sm, *a.rules, want.target);
 
     std::vector<rewrite::Refusal> refusals = a.edits.refusals;
     if (refusals.empty()) {
@@ -161,7 +161,7 @@ support::Expected<std::unique_ptr<Analysis>> analyse(const ModelRequest& request
       if (!a.partition.error.empty()) return support::failure(a.partition.error, {}, "stages");
       if (!why.empty()) return support::failure("the stages cannot be written: " + why, {}, "stages");
       progress("deriving the edits");
-      a.specialized = rewrite::specialize(t, a.edits, a.slicer.get(), want.grid.pp, sm);
+      a.specialized = rewrite::specialize(t, a.edits, a.slicer.get(), want.grid.pp, sm, want.target);
       refusals = a.specialized.refusals;
     }
     if (refusals.empty()) break;

@@ -13,6 +13,8 @@
 #include "rules/rules.h"
 #include "sharding/sharding.h"
 
+namespace shardwright::rules { struct Target; }
+
 namespace shardwright::driver {
 
 /// What the shared options of the command line say.
@@ -36,6 +38,7 @@ struct JobFile {
   int micro_batches = 0;                    ///< 0: not stated
   std::string schedule = "1f1b", target = "runtime", out;
   std::string prepare;                      ///< verify.prepare, absolute
+  std::string train_script;                 ///< train.script, absolute
   std::vector<std::string> reinit;
   std::string loss;
   bool by_path = false;                     ///< the model is a file: its neighbours may be copied
@@ -50,6 +53,7 @@ struct PlanRequest {
   int micro_batches = 0;
   std::string schedule = "1f1b", objective = "split", device;
   std::string plan_file;                    ///< --plan FILE
+  const rules::Target* target = nullptr;    ///< whose layers and conventions the text is written for; nullptr: our runtime's
 };
 
 /// Called with what is being done, for a progress line.

@@ -158,6 +158,10 @@ support::Expected<JobFile> load_job(const ModelRequest& request, support::Source
       if (p["micro_batches"]) out.micro_batches = p["micro_batches"].as<int>();
       if (p["schedule"]) out.schedule = p["schedule"].as<std::string>();
     }
+    if (YAML::Node t = node["train"]) {
+      if (auto wrong = wrong_keys(t, "train", {"script"}, where); !wrong.empty()) return failure(wrong, {}, "input");
+      if (t["script"]) out.train_script = absolute(t["script"].as<std::string>(), base);
+    }
     if (node["target"]) out.target = node["target"].as<std::string>();
     if (node["out"]) out.out = absolute(node["out"].as<std::string>(), base);
     if (YAML::Node v = node["verify"]; v && v.IsMap()) {

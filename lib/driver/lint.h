@@ -17,6 +17,10 @@ namespace shardwright::driver {
 using Check = std::function<support::Expected<std::vector<support::Diagnostic>>(const lint::Request&, support::SourceManager&, const rules::Database&)>;
 
 struct LintRequest {
+  /// Steps for one class: enough for every class of the tests by far, and a class of many unknown branches ends before memory does.
+  static constexpr std::int64_t kMaxSteps = 200'000;
+  LintRequest() { what.max_steps = kMaxSteps; }
+
   lint::Request what;
   std::vector<std::string> select, ignore;  ///< codes or prefixes; `select` empty: all. The longer prefix wins, then `ignore`
   std::vector<std::string> exclude;         ///< globs on paths, their folders and their names

@@ -7,10 +7,14 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <optional>
+#include <set>
 
+#include "lint/placement.h"
 #include "program/visit.h"
 #include "support/files.h"
 #include "model/shape.h"
+#include "rules/target.h"
 
 namespace shardwright::driver {
 namespace {
@@ -77,8 +81,40 @@ support::Expected<std::string> stage_call(const std::string& whole, const model:
   return all.substr(0, call->range.begin) + text + all.substr(call->range.end);
 }
 
-support::Expected<Recheck> check_in(const TemporaryFolder& folder, const Analysis& a, const emit::PackageInput& in, const emit::Grid& grid, support::SourceManager& sm) {
+/// What lint finds in a generated stage: it is looked at as hand-written code would be.
+std::optional<support::Diagnostic> fault_of(const lint::Found& found, lint::Propagator& watcher, const model::Trace& s, int stage, bool last) {
+  static const std::set<std::string> codes{"SW101", "SW102", "SW103", "SW105", "SW106", "SW107", "SW108", "SW109", "SW110", "SW111", "SW115", "SW121", "SW122"};
+  for (const auto& d : found.all())
+    if (codes.count(d.code)) {
+      support::Diagnostic fault = d;
+      fault.severity = support::Severity::Error;
+      fault.message = fmt::format("generated stage {}: {} (a fault of the generator: nothing was written)", stage, d.message);
+      return fault;
+    }
+  if (watcher.repairs > 0) return failure(fmt::format("generated stage {}: sizes of one rank do not fit those of the whole (a fault of the generator: nothing was written)", stage), {}, "internal");
+  if (last)
+    for (auto t : model::tensors_of(s.output)) {
+      const auto& p = watcher.place(t);
+      if (p.known && (watcher.any_sharded(p) || p.partial >= 0))
+        return failure(fmt::format("generated stage {} returns {} instead of the whole result (a fault of the generator: nothing was written)", stage, p.partial >= 0 ? "a partial sum" : "a share"), {}, "SW105");
+    }
+  return std::nullopt;
+}
+
+support::Expected<Recheck> check_in(const TemporaryFolder& folder, const Analysis& a, const emit::PackageInput& in, const std::vector<emit::File>& files, const emit::Grid& grid, support::SourceManager& sm) {
   Recheck out;
+  eval::Options options;
+  options.rules = a.rules;
+  options.syntax = a.syntax;
+  options.watch.tp = grid.tp;
+  if (in.in_place())
+    for (const auto& f : files)
+      if (!f.module.empty()) options.modules.emplace_back(f.module, (folder.path / f.path).string());
+  for (const auto& [module, file] : in.target->described) {
+    std::string text = in.target->text(file);
+    for (std::size_t at; (at = text.find("{megatron}")) != std::string::npos;) text.replace(at, 10, in.target->megatron);
+    options.described.emplace_back(module, std::move(text));
+  }
 
   const auto& t = a.traced->trace;
   std::map<std::string, model::TensorId> original;
@@ -86,11 +122,20 @@ support::Expected<Recheck> check_in(const TemporaryFolder& folder, const Analysi
 
   for (int k = 0; k < grid.pp; ++k) {
     eval::Job job;
-    job.model = in.name + "_parallel:build_stage";
+    job.model = (in.in_place() ? in.layout.init.module : in.name + "_parallel") + ":build_stage";
     job.python_path = a.file.job.python_path;
     job.python_path.insert(job.python_path.begin(), folder.path.string());
+    if (const program::Module* entry = in.in_place() ? in.loader.load(in.traced.entry_module) : nullptr; entry && entry->file >= 0) {
+      // An entry given by its file: its package's root.
+      fs::path root = fs::absolute(sm.file(entry->file).path).parent_path();
+      for (char ch : entry->name) if (ch == '.') root = root.parent_path();
+      if (entry->is_package) root = root.parent_path();
+      job.python_path.push_back(root.string());
+    }
     job.build = fmt::format("build_stage({})", k);
     job.train = a.file.job.train;
+    lint::Found found;
+    lint::Propagator watcher(sm, found, grid.tp);
     std::string receive, call;
     if (a.slicer) {
       auto face = a.slicer->interface(k);
@@ -98,6 +143,7 @@ support::Expected<Recheck> check_in(const TemporaryFolder& folder, const Analysi
         const auto& x = t.tensor(face.receives[i]);
         std::string name = fmt::format("received{}", i);
         job.inputs.emplace_back(name, spec_of(x, a.sharding.local_shape(t, x.id)));
+        if (int d = a.sharding.sharded_dim(x.id); d >= 0) watcher.sharded_inputs[name].insert(d);
         receive += name + ", ";
       }
       for (const auto& want : face.needs_inputs)
@@ -121,10 +167,9 @@ support::Expected<Recheck> check_in(const TemporaryFolder& folder, const Analysi
       job.call = a.file.job.call;
       job.keyword = a.file.job.keyword;
     }
-    eval::Options options;
-    options.rules = a.rules;
-    options.syntax = a.syntax;
-    options.watch.tp = grid.tp;
+    // Other libraries' layers are described for sizes, not for placements; at tp = 1 nothing has a placement.
+    const bool watched = !in.in_place() && grid.tp > 1;
+    if (watched) options.watch.observer = &watcher;
     auto traced = eval::trace(job, options, sm);
     if (!traced) {
       support::Diagnostic d = traced.error();
@@ -132,6 +177,10 @@ support::Expected<Recheck> check_in(const TemporaryFolder& folder, const Analysi
       return d;
     }
     const auto& s = (*traced)->trace;
+    if (watched) {
+      watcher.end();
+      if (auto fault = fault_of(found, watcher, s, k, k + 1 == grid.pp)) return *fault;
+    }
     std::vector<std::string> names;
     for (const auto& n : model::named_tensors(s, true)) {
       names.push_back(n.fqn);
@@ -178,7 +227,7 @@ support::Expected<Recheck> recheck(const Analysis& a, const emit::PackageInput& 
   if (folder.path.empty()) return failure("no temporary folder can be made to check the generated code in");
   for (const auto& f : package)
     if (auto w = support::write_file((folder.path / f.path).string(), f.text); !w) return w.error();
-  auto out = check_in(folder, a, in, grid, sm);
+  auto out = check_in(folder, a, in, package, grid, sm);
   // For a report of a generator's fault: SHARDWRIGHT_KEEP_FAILED=DIR keeps what it made.
   if (const char* keep = std::getenv("SHARDWRIGHT_KEEP_FAILED"); keep && !out) {
     std::error_code ec;

@@ -1,6 +1,6 @@
 // The generated package analysed again before anything is written: every stage is built and run on abstract tensors with
 // local sizes. It must build, hold exactly the parameters that the plan gives it in their local shapes, and its boundary
-// tensors must fit the next stage's.
+// tensors must fit the next stage's; and lint (lib/lint) must find nothing in it.
 #pragma once
 #include <string>
 #include <vector>

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "program/visit.h"
+#include "rules/target.h"
 
 namespace shardwright::emit {
 namespace {
@@ -26,6 +27,21 @@ const std::set<std::string>& python_builtins() {
 /// Names a top-level statement binds, nested blocks included.
 void bound_names(const Stmt* s, program::NameSet& out) { program::names_written(s, out); }
 
+/// "import a.b as c" is "from a import b as c".
+std::string as_from_import(const std::string& line) {
+  const auto as = line.find(" as ");
+  if (line.rfind("import ", 0) != 0 || as == std::string::npos) return line;
+  const std::string module = line.substr(7, as - 7), name = line.substr(as + 4);
+  const auto dot = module.rfind('.');
+  if (dot == std::string::npos) return line;
+  const std::string last = module.substr(dot + 1);
+  return "from " + module.substr(0, dot) + " import " + last + (last == name ? "" : " as " + name);
+}
+
+bool is_definition(const Stmt* s) { return s->kind == StmtKind::FunctionDef || s->kind == StmtKind::ClassDef; }
+
+}  // namespace
+
 std::string package_of(const program::Module& m) {
   if (m.is_package) return m.name;
   auto dot = m.name.rfind('.');
@@ -42,10 +58,6 @@ std::string absolute_module(const program::Module& m, const Stmt& s) {
   if (s.module.empty()) return base;
   return base.empty() ? s.module : base + "." + s.module;
 }
-
-bool is_definition(const Stmt* s) { return s->kind == StmtKind::FunctionDef || s->kind == StmtKind::ClassDef; }
-
-}  // namespace
 
 std::string relative_module(const std::string& from, const std::string& to) {
   auto split = [](const std::string& p) {
@@ -73,8 +85,20 @@ Assembler::Assembler(const rewrite::Specialized& spec, eval::ModuleSource& loade
     : spec_(spec), loader_(loader), sources_(sources), options_(std::move(options)), path_of_(spec.definitions.size()) {
   for (std::size_t i = 0; i < spec_.definitions.size(); ++i) {
     const auto& d = spec_.definitions[i];
-    path_of_[i] = d.stage >= 0 ? "stage" + std::to_string(d.stage) + ".py" : file_of(*d.origin);
+    if (in_place()) {
+      Place p = d.stage >= 0 ? options_.stages(*d.origin) : options_.place(*d.origin);
+      if (d.stage >= 0) stage_paths_.insert(p.path);
+      path_of_[i] = p.path;
+      dotted_[p.path] = p.module;
+    } else {
+      path_of_[i] = d.stage >= 0 ? "stage" + std::to_string(d.stage) + ".py" : file_of(*d.origin);
+    }
   }
+}
+
+std::string Assembler::import_from(const std::string& from, const std::string& to) const {
+  auto it = dotted_.find(to);
+  return "from " + (it == dotted_.end() ? relative_module(from, to) : it->second) + " import ";
 }
 
 std::string Assembler::file_of(const program::Module& m) const {
@@ -85,6 +109,7 @@ std::string Assembler::file_of(const program::Module& m) const {
 
 std::string Assembler::module_of(int definition) const {
   std::string p = path_of_[static_cast<std::size_t>(definition)];
+  if (auto it = dotted_.find(p); it != dotted_.end()) return it->second;
   p.resize(p.size() - 3);
   std::replace(p.begin(), p.end(), '/', '.');
   return p;
@@ -159,7 +184,8 @@ void Assembler::need(Unit& u, const std::string& name, const program::Module& or
   }
   if (line.empty()) return;  // a builtin, or a name nobody binds: as in the original
   auto [it, fresh] = u.bound.emplace(name, line);
-  if (!fresh && it->second != line && error_.empty())
+  if (!fresh && as_from_import(it->second) == as_from_import(line)) return;
+  if (!fresh && error_.empty())
     error_ = "the name " + name + " means two things in " + u.path + " (" + it->second + " / " + line + ")";
   u.absolute.insert(line);
 }
@@ -211,7 +237,7 @@ void Assembler::copy_registered(const program::Module& m, const std::string& nam
 void Assembler::place(int index) {
   const auto& d = spec_.definitions[static_cast<std::size_t>(index)];
   Unit& u = unit(path_of_[static_cast<std::size_t>(index)], d.origin);
-  u.pieces[d.name] = {d.range.begin, d.text};
+  u.pieces[d.name] = {d.range.begin, d.text, d.stage};
 }
 
 support::Expected<std::vector<File>> Assembler::files() {
@@ -255,8 +281,8 @@ support::Expected<std::vector<File>> Assembler::files() {
   std::vector<File> out;
   std::set<std::string> folders;
   for (auto& [path, u] : units_) {
-    std::string head = options_.banner;
-    if (u.origin && path.rfind("stage", 0) != 0) head += "\n# From " + u.origin->name + ".";
+    std::string head = in_place() && !stage_paths_.count(path) && !options_.shared_banner.empty() ? options_.shared_banner : options_.banner;
+    if (u.origin && path.rfind("stage", 0) != 0 && !stage_paths_.count(path)) head += "\n# From " + u.origin->name + ".";
     head += "\n";
     if (u.origin)
       for (const auto* s : u.origin->body)
@@ -267,15 +293,17 @@ support::Expected<std::vector<File>> Assembler::files() {
       if (l.rfind("import ", 0) == 0) imports += l + "\n";
     for (const auto& l : u.absolute)
       if (l.rfind("import ", 0) != 0) imports += l + "\n";
-    if (!u.runtime.empty()) {
-      imports += "from shardwright.parallel import ";
+    std::map<std::string, std::set<std::string>> used;
+    for (const auto& n : u.runtime) used[options_.target->where(n)].insert(n);
+    for (const auto& [module, runtime] : used) {
+      imports += "from " + module + " import ";
       std::string names;
-      for (const auto& n : u.runtime) names += (names.empty() ? "" : ", ") + n;
+      for (const auto& n : runtime) names += (names.empty() ? "" : ", ") + n;
       imports += names.size() > 90 ? "(" : "";
       if (names.size() > 90) {
         std::size_t width = 0;
         std::string wrapped;
-        for (const auto& n : u.runtime) {
+        for (const auto& n : runtime) {
           if (width + n.size() > 90 || wrapped.empty()) wrapped += "\n    ", width = 0;
           else wrapped += " ", width += 1;
           wrapped += n + ",", width += n.size() + 1;
@@ -286,7 +314,7 @@ support::Expected<std::vector<File>> Assembler::files() {
       }
     }
     for (auto& [target, names] : u.relative) {
-      imports += "from " + relative_module(path, target) + " import ";
+      imports += import_from(path, target);
       bool first = true;
       for (const auto& n : names) imports += (first ? "" : ", ") + n, first = false;
       imports += "\n";
@@ -294,13 +322,17 @@ support::Expected<std::vector<File>> Assembler::files() {
     std::vector<const Piece*> pieces;
     for (auto& [name, piece] : u.pieces)
       if (!piece.text.empty()) pieces.push_back(&piece);
-    std::stable_sort(pieces.begin(), pieces.end(), [](auto* a, auto* b) { return a->order < b->order; });
+    std::stable_sort(pieces.begin(), pieces.end(), [](auto* a, auto* b) { return std::pair(a->stage, a->order) < std::pair(b->stage, b->order); });
     std::string body;
     for (const auto* piece : pieces) {
       const bool block = piece->text.rfind("class ", 0) == 0 || piece->text.rfind("def ", 0) == 0 || piece->text.rfind("@", 0) == 0;
       body += (block || body.empty() ? "\n\n" : "\n") + piece->text + "\n";
     }
-    out.push_back({options_.package + "/" + path, head + "\n" + imports + body});
+    out.push_back({(in_place() ? "" : options_.package + "/") + path, head + "\n" + imports + body});
+    if (in_place()) {
+      out.back().module = dotted_.at(path);
+      continue;
+    }
     for (std::size_t slash = path.find('/'); slash != std::string::npos; slash = path.find('/', slash + 1)) folders.insert(path.substr(0, slash));
   }
   for (const auto& f : folders)
@@ -313,7 +345,7 @@ std::vector<std::string> Assembler::imports_for(const std::set<std::string>& nam
   std::vector<std::string> out;
   for (const auto& n : names) {
     if (auto r = refs.find(n); r != refs.end()) {
-      out.push_back("from " + relative_module("__init__.py", path_of_[static_cast<std::size_t>(r->second)]) + " import " + n);
+      out.push_back(import_from("__init__.py", path_of_[static_cast<std::size_t>(r->second)]) + n);
       continue;
     }
     if (auto j = job_imports.find(n); j != job_imports.end()) {

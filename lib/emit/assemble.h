@@ -9,6 +9,8 @@
 #include "rewrite/specialize.h"
 #include "support/result.h"
 
+namespace shardwright::rules { struct Target; }
+
 namespace shardwright::emit {
 
 /// A file to write, path relative to the output directory.
@@ -16,11 +18,22 @@ struct File {
   std::string path;
   std::string text;
   bool executable = false;
+  bool edited = false;       ///< a file of the user's with additions: merged in, never owned
+  std::string module;        ///< its dotted name, of files beside the originals
+};
+
+/// Where a module of generated code lies: path relative to the output directory, dotted name.
+struct Place {
+  std::string path, module;
 };
 
 struct AssembleOptions {
-  std::string package;                       ///< "gpt_parallel"
+  std::string package;                       ///< "gpt_parallel": a package of copies; "": files beside the originals, by `place`
+  const rules::Target* target = nullptr;     ///< whose names the text uses
+  std::function<Place(const program::Module&)> place;        ///< of what stages share
+  std::function<Place(const program::Module&)> stages;       ///< of stage classes, by the module of the original class
   std::string banner;                        ///< first comment line of every file
+  std::string shared_banner;                 ///< of files that several models' conversions write alike; "": the banner
   /// Modules that cannot be imported where the generated code runs (an entry file given by its path, and its neighbours):
   /// what is needed of them is copied.
   std::function<bool(const program::Module&)> copied;
@@ -38,7 +51,7 @@ class Assembler {
   std::string module_of(int definition) const;
 
  private:
-  struct Piece { std::uint32_t order = 0; std::string text; };
+  struct Piece { std::uint32_t order = 0; std::string text; int stage = -1; };
   struct Unit {
     std::string path;                        ///< "models/layers/mlp.py"
     const program::Module* origin = nullptr;
@@ -53,6 +66,9 @@ class Assembler {
   void copy_registered(const program::Module& m, const std::string& name);
   void copy_definition(const program::Module& m, const std::string& name);
   std::string file_of(const program::Module& m) const;
+  bool in_place() const { return options_.package.empty(); }
+  /// "from … import " for names of the file at `to`, written in the file at `from`.
+  std::string import_from(const std::string& from, const std::string& to) const;
   std::string import_line(const program::Module& origin, const std::string& name, const program::Module** local, std::string* local_name);
   const std::vector<const program::Stmt*>& binders(const program::Module& m, const std::string& name);
 
@@ -62,11 +78,16 @@ class Assembler {
   AssembleOptions options_;
   std::map<std::string, Unit> units_;
   std::vector<std::string> path_of_;         ///< by definition
+  std::set<std::string> stage_paths_;
+  std::map<std::string, std::string> dotted_;  ///< path → module, in place only
   std::map<const program::Module*, std::map<std::string, std::vector<const program::Stmt*>>> index_;
   std::set<std::pair<const program::Module*, std::string>> copied_;
   std::string error_;
 };
 
+std::string package_of(const program::Module&);
+/// The module that a `from … import` names, relative ones resolved.
+std::string absolute_module(const program::Module& importer, const program::Stmt& import);
 /// Relative import prefix and module from one package file to another: ("a/b.py", "a/c.py") → ".c".
 std::string relative_module(const std::string& from, const std::string& to);
 

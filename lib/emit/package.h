@@ -13,6 +13,15 @@ namespace shardwright::emit {
 
 struct Grid { int tp = 1, pp = 1, dp = 1; };
 
+/// Where files go when they lie beside the originals (targets with `names`).
+struct Layout {
+  std::function<Place(const program::Module&)> beside;   ///< the generated neighbour of an original module
+  std::function<Place(const program::Module&)> same;     ///< the original module itself, as seen from the output directory
+  std::function<Place(const program::Module&)> stages;   ///< of stage classes: the model's file, or one beside it by the original's module
+  Place init, support;
+  std::string tool;                         ///< folder of plan.yaml, params.yaml, the lock: "models/x/.shardwright/"
+};
+
 struct PackageInput {
   const eval::Traced& traced;
   const eval::Job& job;
@@ -32,8 +41,30 @@ struct PackageInput {
   std::vector<std::string> search_path;     ///< python_path as seen from the output directory
   std::string prepare;                      ///< script to run before the original is imported, seen from the output directory
   std::vector<std::string> fallbacks;       ///< for the README
+  const rules::Target* target = nullptr;
+  Layout layout;                            ///< of targets that write beside the originals
+  bool in_place() const;
 };
 
+/// Folders and names from the entry module's place. `out`: absolute output directory.
+Layout layout_of(const PackageInput&, const std::string& out);
+/// Files that may hold registries: those named like one in the folders beside each original, and those that a name was looked up in.
+std::vector<const program::Module*> registry_modules(const PackageInput&);
+/// What the training directory needs beyond the package.
+struct TrainingInput {
+  std::string script;                       ///< the user's; "": looked for below the target's examples folder
+  std::string out;                          ///< absolute output directory
+  const eval::Traced* other = nullptr;      ///< the same model at three times the batch size
+  std::int64_t batch = 1;                   ///< of the trace's inputs
+  bool direct = true;                       ///< build_stage takes the constructor's arguments
+};
+/// train.py, run.sh, run.slurm, conf/, README.md beside the user's training directory.
+support::Expected<std::vector<File>> training_files(const PackageInput&, const TrainingInput&);
+/// The registries (rules::Target::registries) that list an original class, with the generated one beside it.
+support::Expected<std::vector<File>> registry_files(const PackageInput&);
+
+/// Is the model built by one call of its class whose arguments can be given anew?
+bool built_directly(const PackageInput&);
 /// The package alone (to be analysed again before anything is written).
 support::Expected<std::vector<File>> package_files(const PackageInput&);
 /// train.py, run.sh, conf/config.yaml, README.md.

@@ -48,7 +48,7 @@ std::string params_yaml(const PackageInput& in, const std::vector<std::vector<st
     } else {
       add("shard: null");
     }
-    if (layout.grad_sum && in.grid.tp > 1) add("grad_sum: tp");
+    if (layout.grad_sum && in.grid.tp > 1 && !in.in_place()) add("grad_sum: tp");
     std::string shape;
     for (auto s : x.shape) shape += (shape.empty() ? "" : ", ") + std::to_string(s);
     add("shape: [" + shape + "]");

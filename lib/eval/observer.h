@@ -35,6 +35,8 @@ struct LayerResultObj : SeqObj {
 class Observer {
  public:
   virtual ~Observer() = default;
+  /// Before anything runs: the trace that will be filled.
+  virtual void attach(const model::Trace&) {}
   virtual void recorded(const model::Op&) {}
   /// nn.Parameter(from), or parameter.data = from.
   virtual void became(model::TensorId /*parameter*/, model::TensorId /*from*/) {}

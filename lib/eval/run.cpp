@@ -7,6 +7,7 @@
 #include "eval/impl.h"
 #include "eval/source.h"
 #include "eval/torch_link.h"
+#include "support/files.h"
 
 namespace shardwright::eval {
 
@@ -32,6 +33,31 @@ Diagnostic from_error(Interpreter& in, const PyError& e) {
 }
 
 struct Failed { Diagnostic d; };
+
+/// Modules at given files, and the packages above those that are nowhere else.
+void place_modules(python::Resolver& resolver, const std::vector<std::pair<std::string, std::string>>& modules) {
+  for (const auto& [name, path] : modules) {
+    python::ModuleLocation at;
+    at.kind = python::ModuleLocation::Source;
+    at.name = name;
+    at.path = path;
+    if (support::stem(path) == "__init__") at.folders = {support::parent_path(path)};
+    resolver.set(at);
+  }
+  for (const auto& [name, path] : modules) {
+    std::string folder = support::stem(path) == "__init__" ? support::parent_path(path) : path;
+    for (auto dot = name.rfind('.'); dot != std::string::npos; dot = dot == 0 ? std::string::npos : name.rfind('.', dot - 1)) {
+      folder = support::parent_path(folder);
+      const std::string package = name.substr(0, dot);
+      if (resolver.find(package).is_package()) continue;
+      python::ModuleLocation above;
+      above.kind = python::ModuleLocation::Namespace;
+      above.name = package;
+      above.folders = {folder};
+      resolver.set(above);
+    }
+  }
+}
 
 class Runner {
  public:
@@ -236,6 +262,7 @@ Expected<std::unique_ptr<Traced>> trace(const Job& job, const Options& options, 
   auto src = std::make_unique<PythonSource>(options.syntax ? options.syntax : std::make_shared<python::Syntax>(sm), disk(), job.python_path);
   PythonSource& source = *src;
   out->loader = std::move(src);
+  place_modules(source.loader().resolver(), options.modules);
   std::optional<Diagnostic> error;
   // On a stack of its own: Python's recursion is the interpreter's, and the caller's stack may be small.
   Coroutine co([&] {
@@ -245,6 +272,7 @@ Expected<std::unique_ptr<Traced>> trace(const Job& job, const Options& options, 
     in.impl()->stack_limit = co.stack_limit();
     try {
       register_torch(in, options.rules, options.watch, options.rules_dirs);
+      for (const auto& [name, text] : options.described) in.modules.source(name, text, "rules/described/" + name);
       Runner(job, *out, source, sm).run();
     } catch (PyError& e) {
       error = from_error(in, e);

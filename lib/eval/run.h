@@ -56,6 +56,10 @@ struct Options {
   std::shared_ptr<python::Syntax> syntax;   ///< shared between traces with one SourceManager; null: its own
   Watch watch;
   std::vector<std::string> rules_dirs;      ///< folders whose layers/**.py describe modules; they win over the embedded ones
+  /// Modules that are not where the search path would find them: dotted name → file (generated code that is not in its place yet).
+  std::vector<std::pair<std::string, std::string>> modules;
+  /// Modules that are described rather than read, as rules/layers are: dotted name → text.
+  std::vector<std::pair<std::string, std::string>> described;
 };
 
 /// Parses "f32[1,72,?]~rand", "i64[2,16]<128", "i64[4]2..128", "=None".

@@ -57,7 +57,7 @@ std::unordered_set<std::string> parallel_names(const program::Module& m) {
 }  // namespace
 
 bool mentions_parallel(std::string_view text) {
-  for (std::string_view word : {"megatron", "torch.distributed", "shardwright", "fairscale", "vllm", "tensor_parallel", "ParallelLinear"})
+  for (std::string_view word : {"megatron", "torch.distributed", "shardwright", "fairscale", "vllm", "tensor_parallel", "ParallelLinear", "PipelineTensorShapeConfig", "_stage0", "_stage1", "_stage2", "DistributedFuser", "--local", "pretrain", "forward_step"})
     if (text.find(word) != std::string_view::npos) return true;
   return false;
 }

@@ -19,17 +19,51 @@ bool takes_sizes(const std::string& name) { return is_view(name) || name == "exp
 
 bool Propagator::want(TensorId t, std::size_t dim, std::int64_t size, bool share) {
   const Placement& p = place(t);
-  if (dim >= p.dims.size() || p.dims[dim].size() != 1 || p.dims[dim][0].made < 0 || size <= 0) return false;
+  if (dim >= p.dims.size() || p.dims[dim].size() != 1 || p.dims[dim][0].made < 0 || size <= 0 || confirmed_.count(p.dims[dim][0].made)) return false;
   const auto [input, d] = made_[index(p.dims[dim][0].made)];
   wanted.push_back({input, d, size, share});
   return true;
+}
+
+/// A table viewed as (n, n, …) with n the size of an input: n is what makes the table fit.
+bool Propagator::unfold(const eval::Failure& f) {
+  const auto& shape = trace_->tensor(f.operands[0].tensor).shape;
+  std::int64_t all = 1, rest = 1;
+  for (auto n : shape) all *= n;
+  bool hole = false;
+  int copies = 0;
+  TensorId from = -1;
+  int dim = -1;
+  for (const auto& a : f.sizes)
+    for (std::size_t i = 0; i < a.values.size(); ++i) {
+      const model::Sym* s = i < a.syms.size() ? a.syms[i] : nullptr;
+      if (a.values[i] == -1) {
+        hole = true;
+      } else if (s && s->kind == model::Sym::Dim && s->tensor >= 0 && index(s->dim) < place(s->tensor).dims.size() && place(s->tensor).dims[index(s->dim)].size() == 1 && place(s->tensor).dims[index(s->dim)][0].made >= 0) {
+        if (from >= 0 && (from != s->tensor || dim != s->dim)) return false;
+        from = s->tensor;
+        dim = s->dim;
+        ++copies;
+      } else {
+        rest *= a.values[i];
+      }
+    }
+  if (copies == 0 || rest <= 0) return false;
+  if (hole && shape.size() > 1) all /= shape.back();
+  for (std::int64_t n = 1; n <= 4096; ++n) {
+    std::int64_t product = rest;
+    for (int k = 0; k < copies; ++k) product *= n;
+    if (product > all) break;
+    if (product == all) return want(from, index(dim), n, false);
+  }
+  return false;
 }
 
 /// Does an input whose sizes were made up only have the wrong one? Then it is asked for and the run is started again.
 bool Propagator::refine(const eval::Failure& f) {
   const std::string name = last_part(f.name);
   if (f.operands.empty()) return false;
-  auto shape = [&](TensorId t) { return trace_.tensor(t).shape; };
+  auto shape = [&](TensorId t) { return trace_->tensor(t).shape; };
   auto is_made = [&](TensorId t) {
     for (const auto& d : place(t).dims)
       if (d.size() == 1 && d[0].made >= 0) return made_[index(d[0].made)].first;
@@ -45,7 +79,7 @@ bool Propagator::refine(const eval::Failure& f) {
   };
   if (name == "linear") {
     const TensorId w = operand("weight", 1);
-    if (w < 0 || shape(w).size() != 2 || rank == 0) return false;
+    if (w < 0 || shape(w).size() != 2 || rank == 0 || shape(x).back() == shape(w)[1]) return false;
     return want(x, rank - 1, shape(w)[1], sharded(place(w), 1));
   }
   if (name == "layer_norm" || name == "rms_norm") {
@@ -70,7 +104,7 @@ bool Propagator::refine(const eval::Failure& f) {
     for (const auto& a : f.sizes) target.insert(target.end(), a.values.begin(), a.values.end());
     std::int64_t n = 1;
     for (auto v : target) {
-      if (v == -1) return false;
+      if (v == -1) return is_made(x) < 0 && unfold(f);
       n *= v;
     }
     for (std::size_t d = rank; d-- > 0;) {
@@ -81,6 +115,15 @@ bool Propagator::refine(const eval::Failure& f) {
         if (i != d && name != "unflatten") rest *= shape(x)[i];
       if (rest > 0 && n % rest == 0 && n / rest > 1 && n / rest != shape(x)[d]) return want(x, d, n / rest, false);
     }
+    if (is_made(x) < 0 && unfold(f)) return true;
+    // The first dimension is the batch on both sides: another one makes up for the rest.
+    if (name != "unflatten" && rank > 2 && !target.empty() && target[0] > 0 && target[0] != shape(x)[0])
+      for (std::size_t d = rank - 1; d-- > 1;) {
+        std::int64_t rest = target[0];
+        for (std::size_t i = 1; i < rank; ++i)
+          if (i != d) rest *= shape(x)[i];
+        if (rest > 0 && n % rest == 0 && want(x, 0, target[0], false)) return want(x, d, n / rest, false);
+      }
     return false;
   }
   // Broadcasting and products: the other operand says.
@@ -90,7 +133,7 @@ bool Propagator::refine(const eval::Failure& f) {
       const TensorId s = f.operands[a].tensor, t = f.operands[b].tensor;
       const auto ss = shape(s), ts = shape(t);
       if (name == "matmul" || name == "bmm" || name == "mm") {
-        if (a == 0 && b == 1 && !ss.empty() && ts.size() >= 2) {
+        if (a == 0 && b == 1 && !ss.empty() && ts.size() >= 2 && ss.back() != ts[ts.size() - 2]) {
           if (want(s, ss.size() - 1, ts[ts.size() - 2], sharded(place(t), ts.size() - 2))) return true;
           if (want(t, ts.size() - 2, ss.back(), sharded(place(s), ss.size() - 1))) return true;
         }
@@ -117,10 +160,13 @@ std::map<TensorId, std::vector<std::int64_t>> Propagator::repair(const eval::Fai
   return out;
 }
 
-void Propagator::repaired(const eval::Failure& f, const std::vector<TensorId>&) { report_failure(f); }
+void Propagator::repaired(const eval::Failure& f, const std::vector<TensorId>&) {
+  ++repairs;
+  report_failure(f);
+}
 
 void Propagator::report_failure(const eval::Failure& f) {
-  if (f.site.frame < 0 || trace_.frame(f.site.frame).init || !f.site.expr) return;
+  if (f.site.frame < 0 || trace_->frame(f.site.frame).init || !f.site.expr) return;
   const std::string name = last_part(f.name);
   TensorId share = -1, full = -1;
   for (const auto& o : f.operands) {
@@ -128,7 +174,7 @@ void Propagator::report_failure(const eval::Failure& f) {
     if (!p.known) return;
     if (any_sharded(p)) {
       // The activation rather than a weight.
-      if (share < 0 || trace_.tensor(share).origin == model::Origin::Parameter) share = o.tensor;
+      if (share < 0 || trace_->tensor(share).origin == model::Origin::Parameter) share = o.tensor;
     } else if (full < 0) {
       full = o.tensor;
     }
@@ -157,7 +203,7 @@ void Propagator::report_failure(const eval::Failure& f) {
   }
   const std::string shapes = shape_text(share) + " of " + shape_text(share, true);
   if (name == "linear" || name.rfind("conv", 0) == 0) {
-    const auto* module = f.module >= 0 ? &trace_.module(f.module) : nullptr;
+    const auto* module = f.module >= 0 ? &trace_->module(f.module) : nullptr;
     if (module && module->builtin && !parallel_layer(f.module) && module->construct_call) {
       notes.insert(notes.begin(), {where, "a share arrives here: " + shapes});
       findings_.add(Severity::Error, "SW111", module->construct_call->range,
@@ -176,7 +222,7 @@ void Propagator::report_failure(const eval::Failure& f) {
     return;
   }
   // A table, slopes or a scale that __init__ made, against a value that the layers made.
-  const model::Tensor& x = trace_.tensor(full);
+  const model::Tensor& x = trace_->tensor(full);
   if (!x.from_input) {
     findings_.add(Severity::Error, "SW108", where, name_of(full) + " " + shape_text(full) + " is held whole, but meets a share: " + shapes + "; hold this rank's part of it (and mark it tensor parallel)", notes);
     return;

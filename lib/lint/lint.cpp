@@ -27,7 +27,12 @@ support::Expected<std::vector<support::Diagnostic>> check(const Request& request
     }
   }
   session.run(relevant_classes(modules, sources));
-  for (const auto* m : modules) check_scripts(*m, sources, findings);
+  for (const auto* m : modules) {
+    check_scripts(*m, sources, findings);
+    check_stages(*m, sources, findings);
+    check_training(*m, sources, findings);
+    session.boundaries(*m);
+  }
   std::vector<support::Diagnostic> out;
   for (const auto& d : findings.all())
     if (looked_at.count(d.range.file)) out.push_back(d);

@@ -22,18 +22,19 @@ std::string last_part(const std::string& name) { return name.substr(name.rfind('
 
 bool is_nonlinear_name(const std::string& name) {
   static const std::set<std::string> names{"gelu", "relu", "silu", "sigmoid", "tanh", "softmax", "log_softmax", "layer_norm", "rms_norm", "group_norm", "exp", "log", "pow", "square", "sqrt",
-                                           "rsqrt", "abs", "dropout", "leaky_relu", "elu", "mish", "softplus", "hardswish", "hardsigmoid", "normalize", "cross_entropy", "mse_loss", "relu6", "selu", "logsigmoid",
+                                           "rsqrt", "abs", "leaky_relu", "elu", "mish", "softplus", "hardswish", "hardsigmoid", "normalize", "cross_entropy", "mse_loss", "relu6", "selu", "logsigmoid",
                                            "batch_norm", "instance_norm", "scaled_dot_product_attention", "erf", "reciprocal", "cosine_similarity", "clamp"};
   return names.count(last_part(name)) > 0;
 }
 
-Propagator::Propagator(model::Trace& trace, const support::SourceManager& sources, Found& findings, int tp) : trace_(trace), sources_(sources), findings_(findings), tp_(tp) {}
+Propagator::Propagator(const support::SourceManager& sources, Found& findings, int tp) : sources_(sources), findings_(findings), tp_(tp) {}
 
 void Propagator::begin() {
   wanted.clear();
   wants_rank = wanted_integers = false;
   wanted_input = -1;
   partial_gradient_.clear();
+  confirmed_.clear();
   rng_depth_ = 0;
 }
 
@@ -41,7 +42,7 @@ void Propagator::begin() {
 
 Placement Propagator::plain(TensorId t) const {
   Placement p;
-  for (auto n : trace_.tensor(t).shape) p.dims.push_back({Factor{n, -1, -1, false}});
+  for (auto n : trace_->tensor(t).shape) p.dims.push_back({Factor{n, -1, -1, false}});
   return p;
 }
 
@@ -52,9 +53,19 @@ Placement Propagator::unknown(TensorId t) const {
 }
 
 const Placement& Propagator::place(TensorId t) {
-  if (places_.size() <= index(t)) places_.resize(trace_.tensors.size() + 64);
+  if (places_.size() <= index(t)) places_.resize(trace_->tensors.size() + 64);
   Placement& p = places_[index(t)];
-  if (p.dims.size() != trace_.tensor(t).shape.size()) p = plain(t);
+  if (p.dims.size() != trace_->tensor(t).shape.size()) p = first(t);
+  return p;
+}
+
+/// Of a tensor that no operation made.
+Placement Propagator::first(TensorId t) {
+  Placement p = plain(t);
+  if (trace_->tensor(t).origin == Origin::Input)
+    if (auto at = sharded_inputs.find(trace_->tensor(t).name); at != sharded_inputs.end())
+      for (int d : at->second)
+        if (index(d) < p.dims.size()) p.dims[index(d)][0].shard = new_shard({}, -1, "the input");
   return p;
 }
 
@@ -106,7 +117,7 @@ double Propagator::evaluate(const model::Sym* s, double fallback) const {
   switch (s->kind) {
     case S::Const: return s->value;
     case S::Dim: {
-      const std::string& name = trace_.tensor(s->tensor).name;
+      const std::string& name = trace_->tensor(s->tensor).name;
       if (name == eval::tp_size_name) return 1;
       if (name == eval::tp_rank_name) return 0;
       const Placement& p = const_cast<Propagator*>(this)->place(s->tensor);
@@ -134,7 +145,7 @@ std::int64_t Propagator::whole_size(const model::Sym* s, std::int64_t value) con
   return std::isnan(v) ? value : static_cast<std::int64_t>(std::llround(v));
 }
 
-bool Propagator::at_rest(const Op& op) const { return op.frame < 0 || trace_.frame(op.frame).init; }
+bool Propagator::at_rest(const Op& op) const { return op.frame < 0 || trace_->frame(op.frame).init; }
 
 // ---- what the run tells ------------------------------------------------------------------------------------------------------
 
@@ -142,7 +153,7 @@ void Propagator::became(TensorId parameter, TensorId from) {
   Placement p = place(from);
   p.entered = false;
   p.partial = -1;
-  if (p.dims.size() == trace_.tensor(parameter).shape.size()) set(parameter, std::move(p));
+  if (p.dims.size() == trace_->tensor(parameter).shape.size()) set(parameter, std::move(p));
 }
 
 void Propagator::marked(TensorId t, const std::string& name) {
@@ -165,7 +176,7 @@ void Propagator::marked(TensorId t, const std::string& name) {
 }
 
 void Propagator::recorded(const Op& op) {
-  if (places_.size() < trace_.tensors.size()) places_.resize(trace_.tensors.size() + 256);
+  if (places_.size() < trace_->tensors.size()) places_.resize(trace_->tensors.size() + 256);
   for (TensorId t : op.outputs) places_[index(t)] = {};  // ids are new
   if (op.name.rfind("shardwright.", 0) == 0) return region(op, op.name.substr(12));
   switch (op.prim) {
@@ -192,7 +203,7 @@ void Propagator::create(const Op& op) {
     Placement p = plain(t);
     if (!op.inputs.empty()) {  // zeros_like and friends
       const Placement& like = place(op.inputs[0].tensor);
-      if (like.dims.size() == p.dims.size() && trace_.tensor(op.inputs[0].tensor).shape == trace_.tensor(t).shape) p = like, p.partial = -1, p.entered = false, p.since = -1;
+      if (like.dims.size() == p.dims.size() && trace_->tensor(op.inputs[0].tensor).shape == trace_->tensor(t).shape) p = like, p.partial = -1, p.entered = false, p.since = -1;
     }
     for (const auto& a : op.size_args)
       for (std::size_t i = 0; i < a.values.size() && i < a.syms.size(); ++i) {
@@ -216,7 +227,7 @@ void Propagator::reshape(const Op& op) {
   result.partial = p.partial;
   result.entered = p.entered;
   result.since = p.since;
-  Regroup r = regroup_view(*this, trace_, op, p, tp_);
+  Regroup r = regroup_view(*this, *trace_, op, p, tp_);
   if (r.verdict == Regroup::Unknown) return set(out, unknown(out));
   result.dims = std::move(r.dims);
   if (!at_rest(op)) {
@@ -262,19 +273,19 @@ void Propagator::split(const Op& op) {
       continue;
     }
     Placement q = p;
-    const std::int64_t n = trace_.tensor(t).shape.size() > d ? trace_.tensor(t).shape[d] : 1;
+    const std::int64_t n = trace_->tensor(t).shape.size() > d ? trace_->tensor(t).shape[d] : 1;
     if (sharded(p, d)) {
       if (!piece.empty()) q.dims[d] = piece;
       if (q.dims[d].size() == 1) q.dims[d][0].size = n;
     } else {
       q.dims[d] = {Factor{n, -1, -1, false}};
     }
-    set(t, q.dims.size() == trace_.tensor(t).shape.size() ? q : unknown(t));
+    set(t, q.dims.size() == trace_->tensor(t).shape.size() ? q : unknown(t));
   }
   if (contiguous && !at_rest(op)) {
     // Heads handled in groups are no fused weight: those pieces are joined again in order. Only what a layer made is meant.
     const TensorId from = op.inputs[0].tensor;
-    const Op* by = trace_.tensor(from).producer >= 0 ? &trace_.op(trace_.tensor(from).producer) : nullptr;
+    const Op* by = trace_->tensor(from).producer >= 0 ? &trace_->op(trace_->tensor(from).producer) : nullptr;
     if (by && last_part(by->name) == "linear")
       findings_.add(Severity::Warning, "SW107", range_of(op),
                     "a contiguous share of a fused dimension is cut into " + std::to_string(op.sizes.size()) + ": each rank's pieces are not its share of each part; cut each part by itself (stride=" +
@@ -317,7 +328,7 @@ void Propagator::concat(const Op& op) {
     }
     return set(out, unknown(out));
   }
-  if (cut) result.dims[d] = {Factor{trace_.tensor(out).shape[d], place(op.inputs[0].tensor).dims[d][0].shard, -1, true}};
+  if (cut) result.dims[d] = {Factor{trace_->tensor(out).shape[d], place(op.inputs[0].tensor).dims[d][0].shard, -1, true}};
   if (cut && result.dims[d][0].shard < 0) result.dims[d][0].shard = new_shard({}, -1, "joined shares");
   set(out, std::move(result));
 }
@@ -329,6 +340,7 @@ void Propagator::labelled(const Op& op) {
   for (const auto& o : op.inputs) known = known && place(o.tensor).known;
   const std::string name = last_part(op.name);
   if (name == "embedding" && !at_rest(op)) lost_tail(op);
+  if (name == "linear" || name == "layer_norm" || name == "rms_norm") confirm(op);
   // A linear whose weight is placed knows its result's last dimension whatever comes in: what is wrong before was reported.
   if (!known && name == "linear" && op.inputs.size() >= 2 && place(op.inputs[1].tensor).known && any_sharded(place(op.inputs[1].tensor))) {
     const Placement w = place(op.inputs[1].tensor);
@@ -394,7 +406,7 @@ void Propagator::labelled(const Op& op) {
       continue;
     }
     Placement p = base;
-    const auto& shape = trace_.tensor(t).shape;
+    const auto& shape = trace_->tensor(t).shape;
     bool any = false;
     for (std::size_t d = 0; d < shape.size(); ++d) {
       const int l = k < op.out.size() && d < op.out[k].size() ? op.out[k][d] : -1;
@@ -433,11 +445,11 @@ bool Propagator::partial_operands(const Op& op, Placement& out) {
   auto describe = [&] { return part.kind == Partial::Mean ? "a mean over this rank's share" : part.kind == Partial::Other ? "taken over this rank's share only" : "a partial sum"; };
   auto story = [&] {
     std::vector<support::Note> notes;
-    notes.push_back({range_of(trace_.op(part.op)), "here the sum over a sharded dimension is left partial (one term a rank)"});
+    notes.push_back({range_of(trace_->op(part.op)), "here the sum over a sharded dimension is left partial (one term a rank)"});
     return notes;
   };
   const bool cast = op.inputs.size() == 1 && op.linearity == Linearity::Nonlinear && !op.in.empty() && !op.out.empty() && op.in[0] == op.out[0] &&
-                    (name == "to" || name == "type" || name == "half" || name == "bfloat16" || name == "float" || name == "type_as" || name == "copy_");
+                    (name == "to" || name == "type" || name == "half" || name == "bfloat16" || name == "float" || name == "type_as" || name == "copy_" || name == "dropout");  // a dropout whose mask all ranks share is a product with it
   if (op.linearity == Linearity::Linear || cast) {
     if (others == 0 || (name == "copy_" || name == "fill_")) {
       out.partial = which;
@@ -480,7 +492,7 @@ bool Propagator::partial_operands(const Op& op, Placement& out) {
 
 /// A dropout on a share wants a stream of its own a rank; one on a whole value the stream that all ranks share.
 void Propagator::random(TensorId x, const eval::Site& site) {
-  if (!site.expr || site.frame < 0 || trace_.frame(site.frame).init) return;
+  if (!site.expr || site.frame < 0 || trace_->frame(site.frame).init) return;
   const Placement p = place(x);
   if (!p.known || p.partial >= 0) return;
   if (any_sharded(p) && rng_depth_ == 0)
@@ -493,16 +505,16 @@ void Propagator::random(TensorId x, const eval::Site& site) {
 void Propagator::gradients(const Op& op) {
   bool share = false, wanted_gradient = false;
   for (const auto& o : op.inputs) share = share || (any_sharded(place(o.tensor)) && place(o.tensor).known);
-  for (TensorId t : op.outputs) wanted_gradient = wanted_gradient || trace_.tensor(t).requires_grad;
+  for (TensorId t : op.outputs) wanted_gradient = wanted_gradient || trace_->tensor(t).requires_grad;
   if (!share || !wanted_gradient) return;
   for (const auto& o : op.inputs) {
     const Placement& p = place(o.tensor);
-    const Tensor& x = trace_.tensor(o.tensor);
+    const Tensor& x = trace_->tensor(o.tensor);
     if (any_sharded(p) || p.partial >= 0 || p.entered || !x.requires_grad || o.is_bias) continue;
     if (x.from_input && x.from_parameter) {
       // A layer's weight taken out of the layer leaves the layer's own collective behind.
       for (const auto& w : op.inputs)
-        if (trace_.tensor(w.tensor).origin == Origin::Parameter && parallel_layer(owner_of(w.tensor)) && owner_of(w.tensor) != op.module)
+        if (trace_->tensor(w.tensor).origin == Origin::Parameter && used_outside(w.tensor, op))
           findings_.add(Severity::Warning, "SW119", range_of(op), "the weight of " + layer_name(owner_of(w.tensor)) + " is used outside the layer, past its collective: the gradient of " + name_of(o.tensor) + " is this rank's part only", {});
       if (findings_.has("SW119", range_of(op))) continue;
       findings_.add(Severity::Warning, "SW109", range_of(op), name_of(o.tensor) + " is whole on every rank and meets shares here without copy_to_tensor_model_parallel_region: its gradient is this rank's part only", {});
@@ -516,18 +528,24 @@ void Propagator::gradients(const Op& op) {
       const TensorId t = todo.back();
       todo.pop_back();
       if (!seen.insert(t).second) continue;
-      if (trace_.tensor(t).origin == Origin::Parameter) partial_gradient_.emplace(t, op.id);
-      else if (trace_.tensor(t).producer >= 0)
-        for (const auto& i : trace_.op(trace_.tensor(t).producer).inputs) todo.push_back(i.tensor);
+      if (trace_->tensor(t).origin == Origin::Parameter) partial_gradient_.emplace(t, op.id);
+      else if (trace_->tensor(t).producer >= 0)
+        for (const auto& i : trace_->op(trace_->tensor(t).producer).inputs) todo.push_back(i.tensor);
     }
   }
 }
 
 /// The module that holds a parameter.
 ModuleId Propagator::owner_of(TensorId parameter) const {
-  for (auto w = trace_.attr_writes.rbegin(); w != trace_.attr_writes.rend(); ++w)
+  for (auto w = trace_->attr_writes.rbegin(); w != trace_->attr_writes.rend(); ++w)
     if (w->kind == model::AttrWrite::Parameter && w->value.tensor == parameter) return w->owner;
   return -1;
+}
+
+/// Is a parallel layer's parameter used by other code? (Another parallel layer that it is tied to has a collective of its own.)
+bool Propagator::used_outside(TensorId parameter, const Op& op) const {
+  const ModuleId owner = owner_of(parameter);
+  return parallel_layer(owner) && owner != op.module && !parallel_layer(op.module);
 }
 
 /// A table with vocab // tp rows a rank and nobody who asks whether tp divides it: the last rows are no rank's.
@@ -535,15 +553,15 @@ void Propagator::lost_tail(const Op& op) {
   if (op.inputs.size() < 2) return;
   const TensorId table = op.inputs[1].tensor;
   const Placement& p = place(table);
-  if (trace_.tensor(table).origin != Origin::Parameter || !sharded(p, 0) || parallel_layer(owner_of(table))) return;
+  if (trace_->tensor(table).origin != Origin::Parameter || !sharded(p, 0) || parallel_layer(owner_of(table))) return;
   const int shard = p.dims[0][0].shard;
   const model::Sym* s = shard >= 0 ? shards_[index(shard)].size : nullptr;
   if (!s || s->kind != model::Sym::FloorDiv || !s->b || s->b->kind != model::Sym::Dim) return;
   std::function<bool(const model::Sym*)> mentions_tp = [&](const model::Sym* x) {
-    return x && ((x->kind == model::Sym::Dim && trace_.tensor(x->tensor).name == eval::tp_size_name) || mentions_tp(x->a) || mentions_tp(x->b));
+    return x && ((x->kind == model::Sym::Dim && trace_->tensor(x->tensor).name == eval::tp_size_name) || mentions_tp(x->a) || mentions_tp(x->b));
   };
   if (mentions_tp(s->a)) return;  // padded to a multiple
-  for (const auto& g : trace_.guards)
+  for (const auto& g : trace_->guards)
     if (mentions_tp(g.a) || mentions_tp(g.b)) return;  // asked
   findings_.add(Severity::Error, "SW112", s->b->read, "rows a rank by floor division, without a check that tp divides them: the last (vocabulary % tp) ids belong to no rank; pad the vocabulary to a multiple of tp, or use VocabParallelEmbedding",
                 {{shards_[index(shard)].where, "the table"}, {range_of(op), "looked up here"}});
@@ -551,18 +569,18 @@ void Propagator::lost_tail(const Op& op) {
 
 /// torch's layers start with a scale from their fan-in, which here is a share of the whole's.
 void Propagator::shard_fan_in() {
-  for (const auto& m : trace_.modules) {
+  for (const auto& m : trace_->modules) {
     if (!m.builtin || !m.construct_call || (m.type != "torch.nn.Linear" && m.type.rfind("torch.nn.Conv", 0) != 0) || m.construct_frame < 0) continue;
-    const model::Frame& f = trace_.frame(m.construct_frame);
+    const model::Frame& f = trace_->frame(m.construct_frame);
     if (!f.function || f.builtin) continue;
     const auto* owner = f.function->owner;
     const auto text = sources_.text(owner ? owner->range : f.function->range);
     if (text.find("init.") != std::string_view::npos || text.find("init_weights") != std::string_view::npos || text.find("init_(") != std::string_view::npos || text.find("reset_parameters") != std::string_view::npos || text.find("_init(") != std::string_view::npos) continue;
-    for (const auto& w : trace_.attr_writes)
+    for (const auto& w : trace_->attr_writes)
       if (w.owner == m.id && w.name == "weight" && w.kind == model::AttrWrite::Parameter && w.value.tensor >= 0) {
         const Placement& p = place(w.value.tensor);
         if (p.dims.size() < 2 || !sharded(p, 1)) continue;
-        findings_.add(Severity::Warning, "SW123", m.construct_call->range, "torch's initialisation takes the fan-in of this rank's share (" + std::to_string(trace_.tensor(w.value.tensor).shape[1]) + " of " + std::to_string(whole(p, 1)) +
+        findings_.add(Severity::Warning, "SW123", m.construct_call->range, "torch's initialisation takes the fan-in of this rank's share (" + std::to_string(trace_->tensor(w.value.tensor).shape[1]) + " of " + std::to_string(whole(p, 1)) +
                                                                             "): the scale grows with sqrt(tp); initialise from the whole's shape, or use RowParallelLinear", {});
       }
   }
@@ -570,15 +588,15 @@ void Propagator::shard_fan_in() {
 
 /// A column layer gathers and a row layer cuts what it gathered: two collectives for nothing.
 void Propagator::needless_gathers() {
-  std::vector<int> uses(trace_.tensors.size(), 0);
-  for (const Op& op : trace_.ops)
+  std::vector<int> uses(trace_->tensors.size(), 0);
+  for (const Op& op : trace_->ops)
     for (const auto& o : op.inputs) ++uses[index(o.tensor)];
-  for (const Op& op : trace_.ops) {
+  for (const Op& op : trace_->ops) {
     if (op.name != "shardwright.scatter" || !parallel_layer(op.module) || at_rest(op)) continue;
     TensorId t = op.inputs[0].tensor;
     if (!place(t).known) continue;
-    for (int i = 0; i < 16 && trace_.tensor(t).producer >= 0 && uses[index(t)] == 1; ++i) {
-      const Op& by = trace_.op(trace_.tensor(t).producer);
+    for (int i = 0; i < 16 && trace_->tensor(t).producer >= 0 && uses[index(t)] == 1; ++i) {
+      const Op& by = trace_->op(trace_->tensor(t).producer);
       if (by.name == "shardwright.gather" && parallel_layer(by.module)) {
         std::string gather, parallel;
         const auto a = argument(by.module, "gather_output", &gather), b = argument(op.module, "input_is_parallel", &parallel);
@@ -596,18 +614,42 @@ void Propagator::needless_gathers() {
 /// Several column layers of one value: an all-reduce each in backward, where one would do.
 void Propagator::repeated_copies() {
   std::map<TensorId, const Op*> first;
-  for (const Op& op : trace_.ops) {
+  for (const Op& op : trace_->ops) {
     if (op.name != "shardwright.copy_to" || !parallel_layer(op.module) || at_rest(op)) continue;
     TensorId t = op.inputs[0].tensor;
-    if (trace_.tensor(t).producer >= 0 && trace_.op(trace_.tensor(t).producer).name == "shardwright.column_input") t = trace_.op(trace_.tensor(t).producer).inputs[0].tensor;
+    if (trace_->tensor(t).producer >= 0 && trace_->op(trace_->tensor(t).producer).name == "shardwright.column_input") t = trace_->op(trace_->tensor(t).producer).inputs[0].tensor;
     auto [at, fresh] = first.emplace(t, &op);
-    if (fresh || at->second->module == op.module || !trace_.tensor(t).from_parameter) continue;
+    if (fresh || at->second->module == op.module) continue;
     findings_.add(Severity::Info, "SW114", range_of(op), layer_name(op.module) + " and " + layer_name(at->second->module) + " each reduce the gradient of the same input; one copy_to_tensor_model_parallel_region before them and disable_grad_reduce=True need one all-reduce",
                   {{range_of(*at->second), "the first one"}});
   }
 }
 
+/// The last dimension of a layer's input is what the layer says, made up or not.
+void Propagator::confirm(const Op& op) {
+  const Placement& p = place(op.inputs[0].tensor);
+  if (!p.dims.empty() && p.dims.back().size() == 1 && p.dims.back()[0].made >= 0) confirmed_.insert(p.dims.back()[0].made);
+}
+
+/// A row layer's weight used by itself: the sum over the ranks that the layer does is missing.
+void Propagator::bare_weights() {
+  std::set<OpId> reduced;
+  for (const auto& p : partials_)
+    if (p.reduced) reduced.insert(p.op);
+  for (const auto& p : partials_) {
+    if (reduced.count(p.op) || p.op < 0) continue;
+    const Op& op = trace_->op(p.op);
+    if (at_rest(op)) continue;
+    for (const auto& o : op.inputs) {
+      if (trace_->tensor(o.tensor).origin != Origin::Parameter) continue;
+      if (used_outside(o.tensor, op))
+        findings_.add(Severity::Error, "SW119", range_of(op), "the weight of " + layer_name(owner_of(o.tensor)) + " is used outside the layer, past its collective: the result is this rank's part of a sum that nobody adds up", {});
+    }
+  }
+}
+
 void Propagator::end() {
+  bare_weights();
   shard_fan_in();
   needless_gathers();
   repeated_copies();
@@ -617,15 +659,15 @@ void Propagator::end() {
     if (marks != marks_.end() && std::any_of(marks->second.begin(), marks->second.end(), [&](const auto& m) { return summed.count(m) > 0; })) continue;
     support::Range where;
     std::string what = "parameter";
-    for (const auto& w : trace_.attr_writes)
+    for (const auto& w : trace_->attr_writes)
       if (w.kind == model::AttrWrite::Parameter && w.value.tensor == t) {
-        const auto& owner = trace_.module(w.owner);
+        const auto& owner = trace_->module(w.owner);
         where = owner.builtin && owner.construct_call ? owner.construct_call->range : w.value_expr ? w.value_expr->range : support::Range{};
         what = owner.builtin ? last_part(owner.type) + "." + w.name : w.name;
       }
     if (!where.valid()) continue;
     findings_.add(Severity::Warning, "SW109", where, "replicated parameter " + what + " is used on this rank's share only: its gradient is partial and must be summed over the tensor-parallel group before the step",
-                  {{range_of(trace_.op(op)), "used on a sharded value here"}});
+                  {{range_of(trace_->op(op)), "used on a sharded value here"}});
   }
 }
 

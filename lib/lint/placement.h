@@ -43,6 +43,7 @@ struct Partial {
   enum Kind { Sum, Mean, Other } kind = Sum;
   OpId op = -1;                    ///< the contraction
   OpId bias = -1;                  ///< where something whole was added to it
+  bool reduced = false;
 };
 
 /// A size of an input that nobody states. Runs settle it: an operation that needs another size says so, and the run starts again.
@@ -54,7 +55,7 @@ struct Wanted {
 
 class Propagator final : public eval::Observer {
  public:
-  Propagator(model::Trace& trace, const support::SourceManager& sources, Found& findings, int tp);
+  Propagator(const support::SourceManager& sources, Found& findings, int tp);
 
   // ---- before a run ------------------------------------------------------------------------------------------------------------
   /// A new run: what was reported in it can be taken back with Found.
@@ -71,6 +72,8 @@ class Propagator final : public eval::Observer {
   std::size_t wanted_rank = 0;
   bool wanted_integers = false;
 
+  int repairs = 0;                 ///< operations whose sizes did not fit and that went on as if a share had been gathered
+
   // ---- answers -----------------------------------------------------------------------------------------------------------------
   const Placement& place(TensorId);
   bool sharded(const Placement&, std::size_t dim) const;
@@ -79,7 +82,11 @@ class Propagator final : public eval::Observer {
   std::int64_t whole(const Placement&, std::size_t dim) const;
   std::string shape_text(TensorId, bool of_whole = false);
 
+  /// Inputs that arrive sharded, by name: the dimensions.
+  std::map<std::string, std::set<int>> sharded_inputs;
+
   // ---- eval::Observer ------------------------------------------------------------------------------------------------------------
+  void attach(const model::Trace& t) override { trace_ = &t; }
   void recorded(const Op&) override;
   void became(TensorId parameter, TensorId from) override;
   void marked(TensorId, const std::string& name) override;
@@ -93,6 +100,7 @@ class Propagator final : public eval::Observer {
   friend struct Reshaper;
   void set(TensorId, Placement);
   Placement plain(TensorId) const;
+  Placement first(TensorId);
   Placement unknown(TensorId) const;
   bool at_rest(const Op&) const;   ///< a run's construction phase: parameters are made, nothing is reported
 
@@ -105,15 +113,19 @@ class Propagator final : public eval::Observer {
   bool partial_operands(const Op&, Placement& out);
   void gradients(const Op&);
   void random(TensorId, const eval::Site&);
+  void confirm(const Op&);
+  void bare_weights();
   void lost_tail(const Op&);
   void shard_fan_in();
   void needless_gathers();
   void repeated_copies();
   ModuleId owner_of(TensorId parameter) const;
+  bool used_outside(TensorId parameter, const Op& op) const;
   bool reduced_before(TensorId, int depth) const;
   support::Range made_whole(TensorId) const;
 
   bool refine(const eval::Failure&);
+  bool unfold(const eval::Failure&);
   bool want(TensorId, std::size_t dim, std::int64_t size, bool sharded);
   double evaluate(const model::Sym*, double fallback) const;   ///< with tp = 1 and whole sizes
   std::int64_t whole_size(const model::Sym*, std::int64_t value) const;
@@ -130,7 +142,7 @@ class Propagator final : public eval::Observer {
   void report_size(const Op&, const struct Regroup&, const Placement&);
   void report_whole_needed(const Op&);
 
-  model::Trace& trace_;
+  const model::Trace* trace_ = nullptr;
   const support::SourceManager& sources_;
   Found& findings_;
   const int tp_;
@@ -138,6 +150,7 @@ class Propagator final : public eval::Observer {
   std::vector<Shard> shards_;
   std::vector<Partial> partials_;
   std::vector<std::pair<int, int>> made_;                       ///< input, dimension
+  std::set<int> confirmed_;                                     ///< sizes of made_ that a layer accepted: what disagrees with them is wrong
   std::map<TensorId, std::set<std::string>> marks_;
   std::map<TensorId, OpId> partial_gradient_;                   ///< parameters: an operation that gives them a partial gradient
   int rng_depth_ = 0;

@@ -13,8 +13,8 @@ std::size_t index(std::int32_t i) { return static_cast<std::size_t>(i); }
 
 /// Was this value made whole by a collective already, with only linear operations since?
 bool Propagator::reduced_before(TensorId t, int depth) const {
-  if (depth > 12 || trace_.tensor(t).producer < 0) return false;
-  const Op& op = trace_.op(trace_.tensor(t).producer);
+  if (depth > 12 || trace_->tensor(t).producer < 0) return false;
+  const Op& op = trace_->op(trace_->tensor(t).producer);
   if (op.name == "shardwright.reduce_from" || op.name == "shardwright.gather" || op.name == "shardwright.raw_reduce") return true;
   if (op.linearity != model::Linearity::Linear || op.inputs.empty() || op.name.rfind("shardwright.", 0) == 0) return false;
   return reduced_before(op.inputs[0].tensor, depth + 1);
@@ -24,11 +24,11 @@ void Propagator::region(const Op& op, const std::string& kind) {
   const TensorId in = op.inputs[0].tensor, out = op.outputs[0];
   const Placement p = place(in);
   Placement q = plain(out);
-  const auto& shape = trace_.tensor(out).shape;
+  const auto& shape = trace_->tensor(out).shape;
   const bool rest = at_rest(op);
   std::size_t changed = shape.size();
   for (std::size_t d = 0; d < shape.size(); ++d)
-    if (shape[d] != trace_.tensor(in).shape[d]) changed = d;
+    if (shape[d] != trace_->tensor(in).shape[d]) changed = d;
   if (kind == "assumed" || kind == "sequence_gather" || kind == "sequence_scatter" || kind == "reduce_scatter") return set(out, unknown(out));
   if (kind == "copy_to") {
     q = p;
@@ -36,7 +36,7 @@ void Propagator::region(const Op& op, const std::string& kind) {
     return set(out, q);
   }
   // Megatron's backward flattens three dimensions into two and nothing else.
-  if ((kind == "column_input" || kind == "row_input" || kind == "scatter") && !rest && !ranks_guessed && shape.size() > 3 && parallel_layer(op.module) && trace_.module(op.module).type.find("megatron") != std::string::npos)
+  if ((kind == "column_input" || kind == "row_input" || kind == "scatter") && !rest && !ranks_guessed && shape.size() > 3 && parallel_layer(op.module) && trace_->module(op.module).type.find("megatron") != std::string::npos)
     findings_.add(Severity::Error, "SW118", range_of(op), layer_name(op.module) + " gets " + std::to_string(shape.size()) + " dimensions: " + shape_text(in) + "; its forward runs, its backward takes 2 or 3 only; flatten before and restore after", {});
   if (kind == "column_input") {
     const std::size_t last = shape.empty() ? 0 : shape.size() - 1;
@@ -45,7 +45,7 @@ void Propagator::region(const Op& op, const std::string& kind) {
       return set(out, unknown(out));
     }
     if (p.known && p.partial >= 0 && !rest) {
-      findings_.add(Severity::Error, "SW122", range_of(op), layer_name(op.module) + " gets a partial sum; reduce it before", {{range_of(trace_.op(partials_[index(p.partial)].op)), "here the sum is left partial"}});
+      findings_.add(Severity::Error, "SW122", range_of(op), layer_name(op.module) + " gets a partial sum; reduce it before", {{range_of(trace_->op(partials_[index(p.partial)].op)), "here the sum is left partial"}});
       return set(out, unknown(out));
     }
     return set(out, p);
@@ -57,7 +57,7 @@ void Propagator::region(const Op& op, const std::string& kind) {
   }
   if (kind == "loss") return set(out, q);
   if (kind == "raw_gathered") {
-    if (!rest && p.known && trace_.tensor(in).requires_grad) {
+    if (!rest && p.known && trace_->tensor(in).requires_grad) {
       const std::string what = any_sharded(p) ? "the gradient does not reach the shares" : "no gradient passes here";
       findings_.add(Severity::Error, "SW120", range_of(op), "torch.distributed.all_gather is not recorded by autograd: " + what + "; use gather_from_tensor_model_parallel_region (or gather_output=True on the layer)", origin(p));
     }
@@ -70,11 +70,12 @@ void Propagator::region(const Op& op, const std::string& kind) {
   if (kind == "reduce_from" || kind == "raw_reduce") {
     if (!p.known) return set(out, kind == "reduce_from" ? q : unknown(out));
     if (p.partial >= 0) {
+      partials_[index(p.partial)].reduced = true;
       const Partial& part = partials_[index(p.partial)];
       if (part.bias >= 0 && !rest) {
-        const Op& add = trace_.op(part.bias);
+        const Op& add = trace_->op(part.bias);
         findings_.add(Severity::Error, "SW110", range_of(add), "a whole term is added to a partial sum before the ranks are summed: the result holds it " + std::to_string(tp_) + " times (tp = " + std::to_string(tp_) + "); add it after the sum",
-                      {{range_of(op), "summed over the ranks here"}, {range_of(trace_.op(part.op)), "left partial here"}});
+                      {{range_of(op), "summed over the ranks here"}, {range_of(trace_->op(part.op)), "left partial here"}});
       }
       q.dims = p.dims;
       return set(out, q);
@@ -122,7 +123,7 @@ void Propagator::region(const Op& op, const std::string& kind) {
         std::vector<support::Note> notes{{range_of(op), "called here with " + shape_text(in)}};
         if (auto from = made_whole(in); from.valid()) notes.push_back({from, "the value is whole from here"});
         findings_.add(Severity::Error, "SW101", where.valid() ? where : range_of(op),
-                      layer_name(op.module) + " has input_is_parallel=True, but a whole value arrives: full " + std::to_string(trace_.tensor(in).shape[d]) + " in the last dimension, " + std::to_string(shape[d]) + " (/tp) expected; keep the column layer's output sharded (gather_output=False) or use input_is_parallel=False",
+                      layer_name(op.module) + " has input_is_parallel=True, but a whole value arrives: full " + std::to_string(trace_->tensor(in).shape[d]) + " in the last dimension, " + std::to_string(shape[d]) + " (/tp) expected; keep the column layer's output sharded (gather_output=False) or use input_is_parallel=False",
                       notes, fix);
       }
     } else if (kind == "scatter" && layer && changed == shape.size() && p.known && sharded(p, shape.size() - 1)) {
@@ -145,8 +146,8 @@ void Propagator::region(const Op& op, const std::string& kind) {
 
 /// The collective or layer that made a value whole, followed back through what keeps it whole.
 support::Range Propagator::made_whole(TensorId t) const {
-  for (int i = 0; i < 32 && trace_.tensor(t).producer >= 0; ++i) {
-    const Op& op = trace_.op(trace_.tensor(t).producer);
+  for (int i = 0; i < 32 && trace_->tensor(t).producer >= 0; ++i) {
+    const Op& op = trace_->op(trace_->tensor(t).producer);
     if (op.name == "shardwright.gather" || op.name == "shardwright.reduce_from") {
       std::string text;
       auto at = argument(op.module, "gather_output", &text);

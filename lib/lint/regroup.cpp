@@ -145,19 +145,22 @@ Regroup regroup_view(Propagator& lint, const model::Trace& trace, const model::O
     bool mixed = false;
     for (const auto& d : dims)
       for (const auto& f : d) mixed = mixed || f.mixed;
+    // The outer dimension whole, dimension `at` inside it shared.
+    auto shared_inside = [&](std::size_t at) {
+      int shard = -1;
+      for (const auto& f : dims[outer]) shard = std::max(shard, f.shard);
+      for (auto& d : dims)
+        for (auto& f : d) f.shard = -1;
+      dims[at] = {Factor{local[at], shard, -1, mixed}};
+      r.dims = std::move(dims);
+      r.verdict = mixed ? Regroup::Fine : Regroup::Contiguous;
+      r.pieces = target[outer];
+    };
     if (outer < inner && inner < dims.size() && local[outer] == target[outer] && target[outer] > 1 && static_cast<std::ptrdiff_t>(inner) != hole) {
       std::size_t differing = 0;
       for (std::size_t d = 0; d < dims.size(); ++d) differing += local[d] != target[d];
       if (differing == 1) {
-        // The outer dimension whole, the inner one shared.
-        int shard = -1;
-        for (auto& f : dims[outer]) shard = std::max(shard, f.shard);
-        for (auto& d : dims)
-          for (auto& f : d) f.shard = -1;
-        dims[inner] = {Factor{local[inner], shard, -1, mixed}};
-        r.dims = std::move(dims);
-        r.verdict = mixed ? Regroup::Fine : Regroup::Contiguous;
-        r.pieces = target[outer];
+        shared_inside(inner);
         return r;
       }
     }
@@ -169,14 +172,7 @@ Regroup regroup_view(Propagator& lint, const model::Trace& trace, const model::O
         return r;
       }
       if (h > outer && local[h] * tp == target[h]) {
-        int shard = -1;
-        for (auto& f : dims[outer]) shard = std::max(shard, f.shard);
-        for (auto& d : dims)
-          for (auto& f : d) f.shard = -1;
-        dims[h] = {Factor{local[h], shard, -1, false}};
-        r.dims = std::move(dims);
-        r.verdict = Regroup::Contiguous;
-        r.pieces = target[outer];
+        shared_inside(h);
         return r;
       }
       r.verdict = Regroup::NotLocal;
@@ -193,14 +189,7 @@ Regroup regroup_view(Propagator& lint, const model::Trace& trace, const model::O
     if (hole >= 0 && outer < dims.size() && !mixed && static_cast<std::size_t>(hole) > outer && local[outer] == target[outer]) {
       const std::size_t h = static_cast<std::size_t>(hole);
       if (local[h] * tp == target[h]) {
-        int shard = -1;
-        for (auto& f : dims[outer]) shard = std::max(shard, f.shard);
-        for (auto& d : dims)
-          for (auto& f : d) f.shard = -1;
-        dims[h] = {Factor{local[h], shard, -1, false}};
-        r.dims = std::move(dims);
-        r.verdict = Regroup::Contiguous;
-        r.pieces = target[outer];
+        shared_inside(h);
         return r;
       }
     }

@@ -23,7 +23,7 @@ std::string utf8(const std::string& s) {
   return out;
 }
 
-// Workflow commands: https://docs.github.com/actions/reference/workflow-commands. Properties also escape ':' and ','.
+// GitHub workflow commands. Properties also escape ':' and ','.
 std::string command_text(const std::string& s, bool property) {
   std::string out;
   for (const char c : s) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "lint/syntax_help.h"
 #include "program/visit.h"
 
 namespace shardwright::lint {
@@ -15,6 +16,7 @@ using program::Function;
 using program::Stmt;
 using program::StmtKind;
 using support::Severity;
+using namespace syntax;
 
 namespace {
 
@@ -26,17 +28,6 @@ struct Script {
   std::string_view of(const Expr* e) const { return e ? sources.text(e->range) : std::string_view(); }
 };
 
-bool contains(std::string_view text, std::initializer_list<std::string_view> parts) {
-  return std::any_of(parts.begin(), parts.end(), [&](auto p) { return text.find(p) != std::string_view::npos; });
-}
-
-/// The last name of a call's callee: "send" of torch.distributed.send(…).
-std::string_view callee(const Expr* call) {
-  if (!call || call->kind != ExprKind::Call) return {};
-  const Expr* c = call->kids[0];
-  return c->kind == ExprKind::Attribute || c->kind == ExprKind::Name ? std::string_view(c->text) : std::string_view();
-}
-
 /// Is the callee `module.name` of torch.distributed, or imported from it?
 bool of_distributed(const Script& f, const Expr* call) {
   const Expr* c = call->kids[0];
@@ -45,24 +36,6 @@ bool of_distributed(const Script& f, const Expr* call) {
     return base == "dist" || base == "torch.distributed" || base == "distributed" || base == "c10d";
   }
   return f.text.find("from torch.distributed import") != std::string::npos;
-}
-
-const Expr* argument(const Expr* call, std::string_view keyword, std::size_t position) {
-  std::size_t i = 0;
-  for (const auto& a : call->args) {
-    if (a.keyword == keyword) return a.value;
-    if (a.keyword.empty() && !a.star && !a.double_star && i++ == position && position < 99) return a.value;
-  }
-  return nullptr;
-}
-
-std::vector<const Function*> functions(const program::Module& m) {
-  std::vector<const Function*> out;
-  program::walk(m.body, [&](const Stmt* s) {
-    if (s->kind == StmtKind::FunctionDef) out.push_back(s->function);
-    return true;
-  });
-  return out;
 }
 
 /// Statements of one function in order, those of nested definitions left out, with the conditions around each.
@@ -91,16 +64,6 @@ std::vector<Placed> placed(const Function& f) {
   std::vector<Placed> out;
   place(f.body, ifs, branch, out);
   return out;
-}
-
-/// Calls in the expressions that a statement holds itself.
-void calls_of(const Stmt* s, const std::function<void(const Expr*)>& visit) {
-  program::for_each_expr(s, [&](const Expr* e) {
-    program::walk(e, [&](const Expr* x) {
-      if (x->kind == ExprKind::Call) visit(x);
-      return x->kind != ExprKind::Lambda;
-    });
-  });
 }
 
 bool collective(std::string_view name) {
@@ -149,14 +112,14 @@ void conditional_collectives(const Script& f) {
           return;
         }
         // An early return before it that only some stages take.
-        if (group != Group::Pipeline && group != Group::Tensor) return;
+        if (group != Group::Pipeline) return;
         for (const auto& before : all) {
           if (before.stmt == at.stmt || before.stmt->range.begin > at.stmt->range.begin) break;
           if (before.stmt->kind != StmtKind::Return || before.ifs.empty()) continue;
           const bool around = std::find(at.ifs.begin(), at.ifs.end(), before.ifs.back()) != at.ifs.end();
           const auto condition = f.of(before.ifs.back()->value);
-          if (around || contains(condition, {"world_size", "is_initialized", "tp_size", "is_available"})) continue;
-          f.findings.add(Severity::Warning, group == Group::Pipeline ? "SW215" : "SW115", call->range,
+          if (around || contains(condition, {"world_size", "is_initialized", "size()", "is_available", "config"})) continue;
+          f.findings.add(Severity::Warning, "SW215", call->range,
                          std::string(callee(call)) + " is not reached where '" + std::string(condition) + "' holds: if that differs between the ranks of its group, the others wait for ever",
                          {{before.stmt->range, "returns before it"}});
           return;

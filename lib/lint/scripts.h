@@ -9,4 +9,10 @@ namespace shardwright::lint {
 
 void check_scripts(const program::Module&, const support::SourceManager&, Found&);
 
+/// Pipeline stage classes, and the stages of one file against each other (stage_classes.cpp).
+void check_stages(const program::Module&, const support::SourceManager&, Found&);
+
+/// Data sets, forward step, loss, seeds (training.cpp).
+void check_training(const program::Module&, const support::SourceManager&, Found&);
+
 }  // namespace shardwright::lint

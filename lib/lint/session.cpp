@@ -31,6 +31,7 @@ struct Session::Attempt {
   bool built = false, done = false, again = false;
   std::string error;
   std::vector<const program::ClassDef*> covered;
+  std::vector<std::vector<std::int64_t>> outputs;   ///< shapes of the tuple that forward returns
 };
 
 Session::Session(const Request& request, support::SourceManager& sources, const rules::Database& rules, Found& findings)
@@ -71,7 +72,8 @@ const program::Function* method(const program::ClassDef& c, const char* name) {
 
 }  // namespace
 
-void Session::run_class(const Class& c) {
+/// Outputs wanted: findings are of no interest then.
+bool Session::run_class(const Class& c, std::vector<std::vector<std::int64_t>>* outputs) {
   const std::size_t mark = findings_.mark();
   const bool ranks = sources_.text(c.def->range).find("rank") != std::string_view::npos;
   for (bool made_defaults : {false, true}) {
@@ -92,6 +94,11 @@ void Session::run_class(const Class& c) {
       for (auto& g : inputs)
         if (!g.told && !g.none) g.shape = shape_of_rank(rank, g.shape.empty() ? 40 : g.shape.back()), g.settled.clear(), g.sharded.clear();
     }
+    if (last.done && outputs) {
+      *outputs = last.outputs;
+      findings_.back_to(mark);
+      return true;
+    }
     if (last.done) {
       covered_.insert(last.covered.begin(), last.covered.end());
       covered_.insert(c.def);
@@ -107,20 +114,22 @@ void Session::run_class(const Class& c) {
         for (const auto& d : first) f.add(d.severity, d.code, d.range, d.message, d.notes, d.fix);
         if (other.done) f.keep_common(mark, "SW110", second);
       }
-      return;
+      return true;
     }
     // What was seen before the run ended: only what does not depend on made-up sizes.
     const bool last_try = made_defaults || last.built;
     findings_.back_to(mark, {"SW103", "SW116", "SW112"});
-    if (last_try) return;
+    if (outputs) findings_.back_to(mark);
+    if (last_try) return false;
   }
+  return false;
 }
 
 bool Session::attempt(const Class& c, std::vector<Guess>& inputs, int rank, bool made_defaults, Attempt& out) {
   eval::Coroutine co([&] {
     model::Trace trace;
     eval::Interpreter in(sources_, *loader_, trace);
-    Propagator watcher(trace, sources_, findings_, tp_);
+    Propagator watcher(sources_, findings_, tp_);
     in.max_steps = request_.max_steps;
     in.impl()->stack_limit = co.stack_limit();
     eval::Watch watch{&watcher, tp_, rank, true};
@@ -207,12 +216,16 @@ bool Session::attempt(const Class& c, std::vector<Guess>& inputs, int rank, bool
       watcher.ranks_guessed = std::any_of(inputs.begin(), inputs.end(), [](const Guess& g) { return !g.told && !g.none; });
       std::optional<eval::PyError> error;
       try {
-        in.call(model, call);
+        Value result = in.call(model, call);
+        for (auto t : model::tensors_of(in.bind_summary(result))) out.outputs.push_back(trace.tensor(t).shape);
       } catch (eval::PyError& e) {
         error = e;
       }
+      if (std::getenv("SHARDWRIGHT_LINT_DEBUG"))
+        for (const auto& w : watcher.wanted) std::fprintf(stderr, "lint: wants input %d dim %d size %lld %s\n", w.input, w.dim, static_cast<long long>(w.size), w.sharded ? "sharded" : "");
       for (const auto& w : watcher.wanted) {
         Guess& g = inputs[static_cast<std::size_t>(w.input)];
+        if (g.shape[static_cast<std::size_t>(w.dim)] == w.size && !w.sharded && !g.settled.count(w.dim)) continue;
         auto [at, fresh] = g.settled.emplace(w.dim, w.size);
         if (!fresh && at->second == w.size && g.sharded.count(w.dim) == static_cast<std::size_t>(w.sharded)) continue;
         if (!fresh) {
@@ -234,6 +247,8 @@ bool Session::attempt(const Class& c, std::vector<Guess>& inputs, int rank, bool
       if (out.again) return;
       if (error) {
         out.error = in.describe(*error);
+        // Sizes of one rank met the whole's before, and fitted then: what comes after such a fault may well not fit.
+        out.done = watcher.repairs > 0;
         return;
       }
       watcher.end();

@@ -19,11 +19,13 @@ class Session {
   /// Parses a file; nullptr when it cannot be read.
   const program::Module* load(const std::string& path);
   void run(const std::vector<Class>& classes);
+  /// What the boundaries of pipeline stages declare against what the stages of that file return (stages.cpp).
+  void boundaries(const program::Module&);
 
  private:
   struct Guess;
   struct Attempt;
-  void run_class(const Class&);
+  bool run_class(const Class&, std::vector<std::vector<std::int64_t>>* outputs = nullptr);
   bool attempt(const Class&, std::vector<Guess>& inputs, int rank, bool made_defaults, Attempt& out);
 
   const Request& request_;

@@ -12,48 +12,48 @@ support::Range Propagator::range_of(const Op& op) const { return op.site ? op.si
 std::string Propagator::shape_text(TensorId t, bool of_whole) {
   const Placement& p = place(t);
   std::string out = "[";
-  for (std::size_t d = 0; d < p.dims.size(); ++d) out += (d ? ", " : "") + std::to_string(of_whole ? whole(p, d) : trace_.tensor(t).shape[d]);
+  for (std::size_t d = 0; d < p.dims.size(); ++d) out += (d ? ", " : "") + std::to_string(of_whole ? whole(p, d) : trace_->tensor(t).shape[d]);
   return out + "]";
 }
 
 std::vector<support::Note> Propagator::origin(const Placement& p) {
   if (p.since < 0) return {};
-  const Op& op = trace_.op(p.since);
+  const Op& op = trace_->op(p.since);
   std::string by = parallel_layer(op.module) ? " by " + layer_name(op.module) : "";
   return {{range_of(op), "the value became sharded here" + by}};
 }
 
 std::string Propagator::layer_name(ModuleId m) const {
   if (m < 0) return "the layer";
-  const auto& module = trace_.module(m);
+  const auto& module = trace_->module(m);
   std::string kind = last_part(module.type);
-  for (auto w = trace_.attr_writes.rbegin(); w != trace_.attr_writes.rend(); ++w)
+  for (auto w = trace_->attr_writes.rbegin(); w != trace_->attr_writes.rend(); ++w)
     if (w->kind == model::AttrWrite::Child && w->value.module == m) return w->name + " (" + kind + ")";
   return kind;
 }
 
 std::string Propagator::name_of(TensorId t) const {
-  for (auto w = trace_.attr_writes.rbegin(); w != trace_.attr_writes.rend(); ++w)
+  for (auto w = trace_->attr_writes.rbegin(); w != trace_->attr_writes.rend(); ++w)
     if ((w->kind == model::AttrWrite::Parameter || w->kind == model::AttrWrite::Buffer) && w->value.tensor == t) return w->name;
-  for (auto w = trace_.var_writes.rbegin(); w != trace_.var_writes.rend(); ++w)
-    if (w->value.kind == model::Binding::Tensor && w->value.tensor == t && w->frame >= 0 && !trace_.frame(w->frame).builtin) return w->name;
-  const auto& x = trace_.tensor(t);
+  for (auto w = trace_->var_writes.rbegin(); w != trace_->var_writes.rend(); ++w)
+    if (w->value.kind == model::Binding::Tensor && w->value.tensor == t && w->frame >= 0 && !trace_->frame(w->frame).builtin) return w->name;
+  const auto& x = trace_->tensor(t);
   if (!x.name.empty()) return x.name;
   // What a table was read from.
-  if (x.producer >= 0 && !x.from_input && !trace_.op(x.producer).inputs.empty()) return name_of(trace_.op(x.producer).inputs[0].tensor);
+  if (x.producer >= 0 && !x.from_input && !trace_->op(x.producer).inputs.empty()) return name_of(trace_->op(x.producer).inputs[0].tensor);
   return "the value";
 }
 
 /// A layer of rules/parallel (or of our runtime): a built-in class that torch does not have.
 bool Propagator::parallel_layer(ModuleId m) const {
   if (m < 0) return false;
-  const auto& module = trace_.module(m);
+  const auto& module = trace_->module(m);
   return module.builtin && module.type.rfind("torch.", 0) != 0;
 }
 
 support::Range Propagator::argument(ModuleId m, const char* name, std::string* text) const {
   if (m < 0) return {};
-  const auto& module = trace_.module(m);
+  const auto& module = trace_->module(m);
   for (std::size_t i = 0; i < module.ctor_args.size() && i < module.ctor_exprs.size(); ++i)
     if (module.ctor_args[i].first == name && module.ctor_exprs[i]) {
       if (text) *text = std::string(sources_.text(module.ctor_exprs[i]->range));
@@ -88,7 +88,7 @@ void Propagator::noticed(const std::string& code, const std::string& text, const
   }
   if (code.rfind("SW", 0) != 0) return;
   support::Range where = site.expr ? site.expr->range : support::Range{};
-  if (module >= 0 && trace_.module(module).construct_call) where = trace_.module(module).construct_call->range;
+  if (module >= 0 && trace_->module(module).construct_call) where = trace_->module(module).construct_call->range;
   findings_.add(Severity::Error, code, where, text);
 }
 

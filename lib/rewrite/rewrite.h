@@ -16,7 +16,7 @@
 #include "sharding/sharding.h"
 #include "support/diagnostic.h"
 
-namespace shardwright::rules { class Database; }
+namespace shardwright::rules { class Database; struct Target; }
 
 namespace shardwright::rewrite {
 
@@ -39,7 +39,7 @@ struct Verdict {
   FrameId frame = -1;                 ///< the user frame whose function holds the place
   Range range;
   std::string text, prefix, suffix;
-  std::vector<std::string> imports;   ///< names of shardwright.parallel that the new text uses
+  std::vector<std::string> imports;   ///< names of the target's that the new text uses
   std::string why;                    ///< for plan --explain and conflicts
   int axis = -1;
 };
@@ -74,7 +74,8 @@ struct TpEdits {
   std::vector<Refusal> refusals;
 };
 
-TpEdits tp_edits(const model::Trace&, const sharding::Result&, const support::SourceManager&, const rules::Database&);
+/// `target`: whose layers the text uses (rules/targets); without one, those of shardwright.parallel.
+TpEdits tp_edits(const model::Trace&, const sharding::Result&, const support::SourceManager&, const rules::Database&, const rules::Target* target = nullptr);
 
 /// Text of a source range with all TP edits of the current variant applied (and child classes renamed).
 /// With replacements: what lies in their ranges is theirs, edits around them (a wrap of a call whose arguments are replaced) stay.

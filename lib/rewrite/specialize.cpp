@@ -70,8 +70,8 @@ Edit edit_of(const Verdict& v) { return {static_cast<int>(v.kind), v.text, v.pre
 
 class Specializer {
  public:
-  Specializer(const Trace& t, const TpEdits& e, const StageSlicer* s, int n, const support::SourceManager& sm)
-      : trace_(t), edits_(e), stages_(s), stage_count_(n), sources_(sm) {}
+  Specializer(const Trace& t, const TpEdits& e, const StageSlicer* s, int n, const support::SourceManager& sm, const rules::Target& target)
+      : trace_(t), edits_(e), stages_(s), stage_count_(n), sources_(sm), target_(target) {}
 
   Specialized run() {
     index();
@@ -174,12 +174,58 @@ class Specializer {
     for (const auto& s : edits_.init_statements)
       if (s.module == m) v.init.push_back(&s);
     v.redirects = redirects({0, source}, k, sliced);
+    if (!v.sliced && m != 0 && v.verdicts.empty() && v.init.empty() && looks_up(v, mod)) return instance_memo_[memo] = intern(std::move(v));
     if (!v.sliced && m != 0 && v.verdicts.empty() && unchanged(v.redirects) && v.init.empty()) return -1;
     for (const auto* c : mod.mro)
       if (const Container* b = containers_.find(c->module, c->range); b && std::find(v.chain.begin(), v.chain.end(), b) == v.chain.end()) v.chain.push_back(b);
     // Bases above the last one that is edited keep their text.
     while (v.chain.size() > 1 && !touches(v, *v.chain.back())) v.chain.pop_back();
     return instance_memo_[memo] = intern(std::move(v));
+  }
+
+  /// Is all that changes a class which is looked up in a registry by a name that the caller writes? Then the name is changed.
+  bool looks_up(Variant& v, const Module& mod) const {
+    if (target_.registries.empty() || mod.construct_call == nullptr || mod.construct_partial || mod.init_frame < 0) return false;
+    const Redirect* only = nullptr;
+    for (const auto& r : v.redirects) {
+      if (r.variant < 0 && r.exceptions.empty()) continue;
+      if (only || !r.exceptions.empty() || r.partial || variants_[static_cast<std::size_t>(r.variant)].stage >= 0) return false;
+      only = &r;
+    }
+    if (!only) return false;
+    // However the class is found (`REGISTRY[style](…)`, import_module and getattr): the caller writes a key of a registry whose
+    // entry is that class.
+    const Container& child = *variants_[static_cast<std::size_t>(only->variant)].container;
+    const program::Expr* callee = only->call->kids[0];
+    if (callee->kind == program::ExprKind::Name && callee->text == child.name) return false;
+    const auto& parameters = trace_.frame(mod.init_frame).function->parameters;
+    for (std::size_t i = 1; i < parameters.size(); ++i) {
+      const program::Expr* name = argument_for(mod.construct_call, parameters[i].name, i - 1);
+      if (!name || name->kind != program::ExprKind::String || !registry_has(v.container->module, name->text, child)) continue;
+      v.registered = only->variant;
+      v.style = parameters[i].name;
+      v.style_position = i - 1;
+      v.redirects.clear();
+      v.chain = {v.container};
+      return true;
+    }
+    return false;
+  }
+  /// NAME = {"key": Class} or {"key": ("module", "Class")} at the top level of the module.
+  static bool registry_has(const program::Module* m, const std::string& key, const Container& cls) {
+    using program::ExprKind;
+    for (const auto* s : m->body) {
+      if ((s->kind != program::StmtKind::Assign && s->kind != program::StmtKind::AnnAssign) || !s->value || s->value->kind != ExprKind::Dict) continue;
+      for (std::size_t i = 0; i + 1 < s->value->kids.size(); i += 2) {
+        const auto* k = s->value->kids[i];
+        const auto* value = s->value->kids[i + 1];
+        if (!k || k->kind != ExprKind::String || k->text != key) continue;
+        if (value->kind == ExprKind::Name && value->text == cls.name) return true;
+        if ((value->kind == ExprKind::Tuple || value->kind == ExprKind::List) && value->kids.size() == 2 && value->kids[0]->kind == ExprKind::String && value->kids[0]->text == cls.module->name &&
+            value->kids[1]->kind == ExprKind::String && value->kids[1]->text == cls.name) return true;
+      }
+    }
+    return false;
   }
 
   static bool unchanged(const std::vector<Redirect>& list) {
@@ -338,7 +384,7 @@ class Specializer {
 
   /// Can one text serve both? They must not contradict each other at any place or constructor call that both ran.
   static bool compatible(const Variant& a, const Variant& b) {
-    if (a.container != b.container || a.stage != b.stage || a.sliced || b.sliced || a.init.size() != b.init.size()) return false;
+    if (a.container != b.container || a.stage != b.stage || a.sliced || b.sliced || a.init.size() != b.init.size() || a.registered != b.registered) return false;
     for (std::size_t i = 0; i < a.init.size(); ++i)
       if (a.init[i]->text != b.init[i]->text) return false;
     for (const auto& [range, edits] : a.places)
@@ -363,6 +409,7 @@ class Specializer {
       return known.id;
     }
     v.id = static_cast<int>(variants_.size());
+    v.target = &target_;
     variants_.push_back(std::move(v));
     return variants_.back().id;
   }
@@ -370,7 +417,7 @@ class Specializer {
   void name() {
     std::map<const Container*, std::vector<int>> by_class;
     for (const auto& v : variants_)
-      if (v.stage < 0) by_class[v.container].push_back(v.id);
+      if (v.stage < 0 && v.registered < 0) by_class[v.container].push_back(v.id);
     // A class keeps its name when every live instance of it is of one variant.
     std::set<const Container*> plain;
     for (const auto& m : trace_.modules) {
@@ -388,8 +435,8 @@ class Specializer {
       if (!edited) plain.insert(container(f.function));
     }
     for (auto& [c, list] : by_class) {
-      if (list.size() == 1 && !plain.count(c)) continue;
-      const std::string base = c->class_def ? "Parallel" : "_parallel";
+      if (list.size() == 1 && (!plain.count(c) || target_.in_place)) continue;
+      const std::string base = target_.in_place ? "" : c->class_def ? "Parallel" : "_parallel";
       for (std::size_t i = 0; i < list.size(); ++i) variants_[static_cast<std::size_t>(list[i])].suffix = base + (i ? std::to_string(i + 1) : "");
     }
     std::map<std::pair<const Container*, int>, int> staged;
@@ -449,6 +496,10 @@ class Specializer {
       out_.build.text = std::move(p.text);
       for (auto& [name, ref] : p.refs) out_.build.refs[name] = make(make, ref, variants_[static_cast<std::size_t>(ref)].container);
     }
+    for (const auto& v : variants_)
+      if (v.registered >= 0)
+        if (auto it = made.find({v.registered, variants_[static_cast<std::size_t>(v.registered)].container}); it != made.end())
+          out_.looked_up.emplace_back(v.container->module, it->second);
   }
   static const Container* base_named(const Variant& v, const Container& c, const std::string& name) {
     bool after = false;
@@ -464,6 +515,7 @@ class Specializer {
   const StageSlicer* stages_;
   int stage_count_;
   const support::SourceManager& sources_;
+  const rules::Target& target_;
   Containers containers_;
   std::vector<std::string> inputs_;   // names of forward's arguments
   std::vector<std::vector<const Verdict*>> verdicts_;
@@ -482,10 +534,26 @@ class Specializer {
 
 }  // namespace
 
-std::string variant_name(const Variant& v, const Container& c) { return c.name + v.suffix; }
+std::string variant_name(const Variant& v, const Container& c) {
+  // Beside the original, every shared definition has a name of its own; in a package of copies it keeps the original's.
+  if (v.target && v.target->in_place && v.stage < 0) return (c.class_def ? v.target->class_name(c.name) : c.name + "_" + v.target->file_word) + v.suffix;
+  return c.name + v.suffix;
+}
 
-Specialized specialize(const Trace& trace, const TpEdits& edits, const StageSlicer* stages, int stage_count, const support::SourceManager& sources) {
-  return Specializer(trace, edits, stages, stage_count, sources).run();
+const program::Expr* argument_for(const program::Expr* call, const std::string& parameter, std::size_t position) {
+  for (std::size_t i = 0; i < call->args.size(); ++i) {
+    const auto& a = call->args[i];
+    if (a.keyword == parameter) return a.value;
+    if (a.star && i <= position) return nullptr;
+    if (a.keyword.empty() && !a.double_star && i == position) return a.value;
+  }
+  return nullptr;
+}
+
+Specialized specialize(const Trace& trace, const TpEdits& edits, const StageSlicer* stages, int stage_count, const support::SourceManager& sources,
+                       const rules::Target* target) {
+  static const rules::Target ours;
+  return Specializer(trace, edits, stages, stage_count, sources, target ? *target : ours).run();
 }
 
 }  // namespace shardwright::rewrite

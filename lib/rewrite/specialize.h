@@ -17,7 +17,7 @@ struct Definition {
   std::string original;                  ///< its name there
   Range range;                           ///< of the original definition, decorators included
   std::string text;                      ///< edited source, at indentation 0, without a final newline
-  std::set<std::string> runtime;         ///< names of shardwright.parallel it uses
+  std::set<std::string> runtime;         ///< names of the target's it uses
   std::set<std::string> plain_imports;   ///< whole lines: "from itertools import islice"
   std::map<std::string, int> refs;       ///< name in the text → index of the definition it means
   int stage = -1;                        ///< -1: shared by all stages; else it belongs into that stage's file
@@ -34,10 +34,13 @@ struct Specialized {
   std::vector<Definition> definitions;
   std::vector<int> stage_roots;          ///< definition of each stage's root class
   BuildText build;
+  /// Definitions that are reached by a name in a registry, and the module whose registry it is.
+  std::vector<std::pair<const program::Module*, int>> looked_up;
   std::vector<Refusal> refusals;         ///< verdicts that contradict each other: those axes are planned again without
 };
 
-/// `stages` is nullptr when there is one stage.
-Specialized specialize(const model::Trace&, const TpEdits&, const StageSlicer* stages, int stage_count, const support::SourceManager&);
+/// `stages` is nullptr when there is one stage. `target`: its names and stage conventions; without one, those of shardwright.parallel.
+Specialized specialize(const model::Trace&, const TpEdits&, const StageSlicer* stages, int stage_count, const support::SourceManager&,
+                       const rules::Target* target = nullptr);
 
 }  // namespace shardwright::rewrite

@@ -3,6 +3,7 @@
 #include <functional>
 
 #include "program/visit.h"
+#include "rewrite/text_layout.h"
 #include "rewrite/variants.h"
 #include "support/edits.h"
 
@@ -119,34 +120,15 @@ class Printer {
   void append_argument(DefinitionEdits& edits, const Expr* call, const std::string& text) {
     if (call == nullptr) { out.error = "a call to be edited was not found in the text"; return; }
     if (call->args.empty()) edits.insert_after(call->range.end - 1, text);
-    else edits.insert_after(call->args.back().range.end, ", " + text);
+    else edits.insert_after(call->args.back().range.end, (text[0] == '\n' ? "," : ", ") + text);
   }
 
   void redirect(DefinitionEdits& edits, const Redirect& r, const std::vector<Stmt*>& body) {
     if (r.variant < 0 && r.exceptions.empty()) return;  // the original serves
+    if (lookup(r.variant) || std::any_of(r.exceptions.begin(), r.exceptions.end(), [&](const auto& x) { return lookup(x.second); })) return restyle(edits, r, body);
     const Expr* callee = r.call->kids[0];
     std::string name = r.variant >= 0 ? refer(r.variant) : std::string(sources_.text(callee->range));
-    if (!r.exceptions.empty()) {
-      LoopFinder loop(body, r.loop);
-      std::string counter = sliced_counter ? sliced_counter(r.loop) : "";
-      if (counter.empty()) counter = counter_of(r.clause, loop.comprehension, loop.statement);
-      if (counter.empty() && !sliced_counter) counter = add_counter(edits, r, loop, body);
-      if (counter.empty()) { out.error = "objects made in one loop need different classes, and the loop has no counter to tell them apart by"; return; }
-      std::map<int, std::vector<int>> by_variant;
-      for (auto [i, v] : r.exceptions) by_variant[v].push_back(i);
-      std::string text = "(";
-      for (auto& [v, indices] : by_variant) {
-        text += (v >= 0 ? refer(v) : std::string(sources_.text(callee->range))) + " if " + counter;
-        if (indices.size() == 1) text += " == " + std::to_string(indices[0]);
-        else {
-          text += " in (";
-          for (std::size_t i = 0; i < indices.size(); ++i) text += (i ? ", " : "") + std::to_string(indices[i]);
-          text += ")";
-        }
-        text += " else ";
-      }
-      name = text + name + ")";
-    }
+    if (!r.exceptions.empty() && !by_iteration(edits, r, body, name, [&](int v) { return v >= 0 ? refer(v) : std::string(sources_.text(callee->range)); })) return;
     if (r.partial) {
       out.runtime.insert("rebind");
       name = "rebind(" + std::string(sources_.text(callee->range)) + ", " + name + ")";
@@ -181,6 +163,61 @@ class Printer {
     return counter;
   }
 
+  /// `name` becomes a choice between what `say` gives for the variants of a loop's iterations.
+  bool by_iteration(DefinitionEdits& edits, const Redirect& r, const std::vector<Stmt*>& body, std::string& name, const std::function<std::string(int)>& say) {
+    LoopFinder loop(body, r.loop);
+    std::string counter = sliced_counter ? sliced_counter(r.loop) : "";
+    if (counter.empty()) counter = counter_of(r.clause, loop.comprehension, loop.statement);
+    if (counter.empty() && !sliced_counter) counter = add_counter(edits, r, loop, body);
+    if (counter.empty()) {
+      out.error = "objects made in one loop need different classes, and the loop has no counter to tell them apart by";
+      return false;
+    }
+    std::map<int, std::vector<int>> by_variant;
+    for (auto [i, v] : r.exceptions) by_variant[v].push_back(i);
+    std::string text = "(";
+    for (auto& [v, indices] : by_variant) {
+      text += say(v) + " if " + counter;
+      if (indices.size() == 1) text += " == " + std::to_string(indices[0]);
+      else {
+        text += " in (";
+        for (std::size_t i = 0; i < indices.size(); ++i) text += (i ? ", " : "") + std::to_string(indices[i]);
+        text += ")";
+      }
+      text += " else ";
+    }
+    name = text + name + ")";
+    return true;
+  }
+
+  /// The variant that a registry's name stands for, when that is how it is reached.
+  bool lookup(int variant) const { return variant >= 0 && all_[static_cast<std::size_t>(variant)].registered >= 0; }
+
+  /// The name that a constructor looks its class up by becomes the variant's.
+  void restyle(DefinitionEdits& edits, const Redirect& r, const std::vector<Stmt*>& body) {
+    const Variant* any = nullptr;
+    bool mixed = r.partial;
+    auto see = [&](int v) {
+      if (lookup(v)) any = &all_[static_cast<std::size_t>(v)];
+      else if (v >= 0) mixed = true;
+    };
+    see(r.variant);
+    for (const auto& [i, v] : r.exceptions) see(v);
+    const Expr* literal = argument_for(r.call, any->style, any->style_position);
+    if (mixed || !literal || literal->kind != ExprKind::String) {
+      out.error = "objects made by one call are looked up by name and constructed in other ways as well";
+      return;
+    }
+    auto say = [&](int v) -> std::string {
+      if (v < 0) return std::string(sources_.text(literal->range));
+      std::string quote = sources_.text(literal->range).substr(0, 1) == "'" ? "'" : "\"";
+      return quote + refer(all_[static_cast<std::size_t>(v)].registered) + quote;
+    };
+    std::string name = say(r.variant);
+    if (!r.exceptions.empty() && !by_iteration(edits, r, body, name, say)) return;
+    if (name != sources_.text(literal->range)) edits.replace(literal->range, name);
+  }
+
   std::string refer(int variant) {
     const Variant& v = all_[static_cast<std::size_t>(variant)];
     std::string n = variant_name(v, *v.container);
@@ -194,6 +231,26 @@ class Printer {
   std::map<const Expr*, std::string> added_;  ///< counters of loops, by the loop's target
 };
 
+/// A template's text (indented by fours from column 0) at an indentation, placeholders filled.
+std::string indented(const std::string& text, const std::string& in, const std::map<std::string, std::string>& values) {
+  std::string out;
+  for (std::size_t at = 0; at < text.size();) {
+    std::size_t end = std::min(text.find('\n', at), text.size());
+    std::string line = text.substr(at, end - at);
+    at = end + 1;
+    std::size_t depth = line.find_first_not_of(' ');
+    if (depth == std::string::npos) { out += "\n"; continue; }
+    line.erase(0, depth);
+    if (std::any_of(values.begin(), values.end(), [&](const auto& v) { return v.second.empty() && line == "{" + v.first + "}"; })) continue;
+    for (const auto& [key, value] : values)
+      for (std::size_t p; (p = line.find("{" + key + "}")) != std::string::npos;) line.replace(p, key.size() + 2, value);
+    for (std::size_t i = 0; i <= depth / 4; ++i) out += in;
+    out += line + "\n";
+  }
+  while (!out.empty() && out.back() == '\n') out.pop_back();
+  return out;
+}
+
 /// All calls of a definition by range.
 std::map<Range, const Expr*, RangeLess> calls_in(const std::vector<Stmt*>& body) {
   std::map<Range, const Expr*, RangeLess> out;
@@ -202,6 +259,47 @@ std::map<Range, const Expr*, RangeLess> calls_in(const std::vector<Stmt*>& body)
     return true;
   });
   return out;
+}
+
+/// A stage's constructor takes the target's configuration, or gets it, under the name that the constructors below are given.
+void stage_constructor(Printer& p, DefinitionEdits& edits, const program::ClassDef& cls, const program::Function& init, const rules::Target& target, const support::SourceManager& sources) {
+  const auto& locals = init.locals;
+  const bool taken = std::find(locals.begin(), locals.end(), target.config.parameter) != locals.end();
+  const std::string name = taken ? target.config.otherwise : target.config.parameter;
+  const program::Parameter* last = nullptr;
+  bool rest = false;
+  for (const auto& x : init.parameters) {
+    if (x.kind == program::Parameter::VarKeywords) rest = true;
+    else last = &x;
+  }
+  if (!last) return;
+  bool strict = false;
+  for (const auto& base : cls.bases)
+    if (base.value) strict = strict || std::find(target.strict_bases.begin(), target.strict_bases.end(), std::string(sources.text(base.value->range))) != target.strict_bases.end();
+  std::string lead = line_of_its_own(sources, last->range);
+  if (lead.empty()) lead = " ";
+  edits.insert_after(last->range.end, "," + lead + name + "=None" + (strict && !rest ? "," + lead + "**kwargs" : ""));
+  const Stmt* first = init.body.front();
+  const bool docstring = first->kind == program::StmtKind::Expression && first->value && first->value->kind == ExprKind::String && init.body.size() > 1;
+  if (docstring) first = init.body[1];
+  const std::string in = indentation(sources, first->range.file, first->range.begin);
+  std::string text = indented(target.text(target.stage_config), "", {{"config", name}, {"self", init.parameters.front().name}});
+  for (std::size_t at = text.find('\n'); at != std::string::npos; at = text.find('\n', at + 1)) text.insert(at + 1, in);
+  edits.insert_before(first->range.begin, text + "\n" + in);
+  for (const auto& n : target.stage_config_names) p.out.runtime.insert(n);
+}
+
+/// `def forward(self, mask=None):` → the other inputs too, which this stage ignores: every stage is called alike.
+std::string with_optional_inputs(const std::string& text, const program::Function& forward, const std::vector<std::string>& needed) {
+  auto end = text.find("):\n");
+  if (end == std::string::npos) return text;
+  std::string more;
+  for (std::size_t i = 1; i < forward.parameters.size(); ++i) {
+    const auto& x = forward.parameters[i];
+    if (x.kind == program::Parameter::VarArgs || x.kind == program::Parameter::VarKeywords || x.name.empty()) continue;
+    if (std::find(needed.begin(), needed.end(), x.name) == needed.end()) more += ", " + x.name + "=None";
+  }
+  return text.substr(0, end) + more + text.substr(end);
 }
 
 }  // namespace
@@ -268,6 +366,9 @@ Printed print_definition(const Variant& v, const Container& c, const std::vector
       for (const auto& i : s->imports) p.out.runtime.insert(i);
     }
 
+  const bool root = v.module == 0 && c.class_def && v.container == &c;
+  const rules::Target& target = *v.target;
+  if (root && init && !target.config.parameter.empty()) stage_constructor(p, edits, *c.class_def, *init, target, sources);
   support::Range whole = c.range;
   if (v.sliced && stages) {
     std::string refused;
@@ -284,6 +385,7 @@ Printed print_definition(const Variant& v, const Container& c, const std::vector
         if (s->kind == program::StmtKind::FunctionDef)
           if (auto t = stages->method(v.stage, v.module, s->function, render)) {
             if (s->function == init) *t += tail;
+            if (root && v.stage > 0 && target.optional_inputs && s->function->name == "forward") *t = with_optional_inputs(*t, *s->function, stages->interface(v.stage).needs_inputs);
             sliced.emplace_back(s->function->def_range, *t);
           }
     }
@@ -301,19 +403,17 @@ Printed print_definition(const Variant& v, const Container& c, const std::vector
   } else if (!tail.empty()) {
     if (init) edits.insert_after(init->body.back()->range.end, tail);
   }
-  if (v.module == 0 && c.class_def && v.container == &c) {
+  if (root) {
     // What the runtime asks of a stage.
     std::string in = indentation(sources, c.range.file, c.class_def->body.front()->range.begin), names;
     const StageInterface face = v.sliced && stages ? stages->interface(v.stage) : StageInterface{{}, {}, inputs, {}};
     for (const auto& n : face.needs_inputs) names += "\"" + n + "\", ";
     std::string passes;
     for (const auto& [from, to] : face.passes) passes += (passes.empty() ? "" : ", ") + std::to_string(from) + ": " + std::to_string(to);
-    if (!passes.empty()) passes = in + "passes = {" + passes + "}  # entries of input_tensor that it returns unread: they are sent past this stage\n";
+    if (!passes.empty()) passes = "passes = {" + passes + "}  # entries of input_tensor that it returns unread: they are sent past this stage";
     if (!names.empty()) names.pop_back();
-    std::string member = "\n\n" + in + "input_tensor = None\n" + in + "needs_inputs = (" + names + ")  # arguments of the model's forward that this stage reads\n" + passes + "\n" + in +
-                         "def set_input_tensor(self, tensors):\n" + in + in + "\"\"\"Receives what the previous stage returned; called before forward.\"\"\"\n" + in + in +
-                         "self.input_tensor = tensors";
-    edits.insert_after(c.class_def->body.back()->range.end, member);
+    edits.insert_after(c.class_def->body.back()->range.end, "\n\n" + indented(target.text(target.stage_members), in, {{"inputs", names}, {"passes", passes}}));
+    for (const auto& n : target.stage_names) p.out.runtime.insert(n);
   }
   if (init == nullptr && !v.init.empty() && v.chain.size() == 1) p.out.error = "the class has no __init__ of its own to add to";
   auto text = edits.apply(whole);

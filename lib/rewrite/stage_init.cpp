@@ -397,8 +397,16 @@ const InitSlice::Counter* InitSlice::counter_for(const Function* f, const void* 
     for (int i = 0;; ++i)
       if (!used.contains("i" + std::to_string(i))) return "i" + std::to_string(i);
   };
+  // `for _ in range(n)` that does read `_` keeps it.
+  bool underscore_read = false;
+  program::walk_exprs(f->body, [&](const Expr* e) {
+    underscore_read = underscore_read || (e->kind == ExprKind::Name && e->text == "_" && !(e->range == target->range));
+    return true;
+  });
   if (range && target->kind == ExprKind::Name) {
-    if (target->text == "_" || inside.contains(target->text)) {
+    if (target->text == "_" && underscore_read && !inside.contains("_")) {
+      c.name = target->text;
+    } else if (target->text == "_" || inside.contains(target->text)) {
       if (target->text != "_") return nullptr;
       c.name = fresh();
       c.edits.push_back({target->range, c.name});

@@ -289,6 +289,7 @@ void Context::finish() {
       out.verdicts.push_back(v);
     }
   }
+  out.verdicts.insert(out.verdicts.end(), parameters_.begin(), parameters_.end());
   std::stable_sort(out.verdicts.begin(), out.verdicts.end(), [](const Verdict& a, const Verdict& b) {
     return std::tuple(a.frame, a.range.file, a.range.begin, b.range.end) < std::tuple(b.frame, b.range.file, b.range.begin, a.range.end);
   });

@@ -13,6 +13,7 @@
 #include "rewrite/rewrite.h"
 #include "rewrite/tp_index.h"
 #include "rules/rules.h"
+#include "rules/target.h"
 
 namespace shardwright::rewrite::tp {
 
@@ -31,7 +32,9 @@ enum class Purpose : std::uint8_t {
   Output,      ///< conversion of a result
   Copy,        ///< a result that enters a region wherever it is read
   Operand,     ///< conversion of an operand
+  Rank,        ///< brought to a rank that the layer takes
   Argument,    ///< arguments appended to a call
+  Config,      ///< the configuration passed on
   Statement,   ///< statements before or after
 };
 
@@ -60,13 +63,14 @@ struct Layout {
 
 class Context {
  public:
-  Context(const model::Trace& t, const sharding::Result& r, const support::SourceManager& s, const rules::Database& d)
-      : trace(t), result(r), sources(s), rules(d), tp(r.tp), index(t, s) {}
+  Context(const model::Trace& t, const sharding::Result& r, const support::SourceManager& s, const rules::Database& d, const rules::Target& target_)
+      : trace(t), result(r), sources(s), rules(d), target(target_), tp(r.tp), index(t, s) {}
 
   const model::Trace& trace;
   const sharding::Result& result;
   const support::SourceManager& sources;
   const rules::Database& rules;
+  const rules::Target& target;
   const int tp;
   const Index index;
   TpEdits out;
@@ -108,6 +112,10 @@ class Context {
   std::string text(const Expr* e) const { return std::string(sources.text(e->range)); }
   bool editable(FrameId frame, const Expr* e) const;
 
+  /// An expression for the target's configuration in a frame: the parameter that is threaded from the root's constructor to it, or
+  /// what the target says where that cannot be done. Imports that it needs are appended.
+  std::string config(FrameId frame, int axis, std::vector<std::string>& imports);
+
  private:
   struct Decision {
     std::optional<Verdict> verdict;   ///< nullopt: keep
@@ -120,7 +128,11 @@ class Context {
     Purpose purpose;
     auto operator<=>(const Key&) const = default;
   };
+  bool thread_config(FrameId frame, int axis, std::string& name);
+
   std::map<Key, Decision> decisions_;
+  std::map<FrameId, std::string> config_;   ///< name of the parameter in a frame, "" where there is none
+  std::vector<Verdict> parameters_;         ///< added to signatures
   std::set<int> refused_;
 };
 
@@ -138,6 +150,8 @@ struct LayerPlan {
   std::string generated_class;
   Layout layout;                       ///< of the weight
   bool returns_bias = false;           ///< calls give (output, bias): [0] after each
+  std::string arguments;               ///< of the target's constructor, beyond what the original's call has
+  std::vector<std::string> imports;    ///< that these use
   bool shared_input = false;           ///< its input was copied before: disable_grad_reduce=True
   bool input_is_parallel = true;
   bool gather_output = false;
@@ -185,6 +199,11 @@ class Layers {
   void emit_grad_sums();
   void emit_roles();
   bool called_directly(const model::ModuleCall& call) const;
+  // tp_target.cpp: what the target's layers ask of their constructor's and forward's calls
+  bool constructible(const LayerPlan& p) const;
+  void adapt_constructor(LayerPlan& p);
+  void adapt_calls();
+  bool has_argument(const Expr* call, const std::string& name) const;
   bool made_by_user(ModuleId m, const model::ParamRef& p) const;
   const model::AttrWrite* written(ModuleId m, const model::ParamRef& p) const;
   const Expr* parameter_expr(const model::AttrWrite* w, const std::string& attr) const;
@@ -197,6 +216,7 @@ class Layers {
   std::set<ModuleId> late_dropouts_;                            ///< of these, replaced at the end of __init__
   std::map<ModuleId, std::vector<ModuleId>> alone_;             ///< together() of layers that get a text of their own
   std::set<TensorId> summed_;
+  std::set<const Expr*> high_rank_;                             ///< calls of layers with inputs of too many dimensions
   std::map<std::pair<FrameId, const Expr*>, std::vector<ModuleId>> together_;
 };
 

@@ -39,8 +39,9 @@ void resize_fills(tp::Context& ctx, std::vector<tp::Need>& needs) {
 
 }  // namespace
 
-TpEdits tp_edits(const model::Trace& trace, const sharding::Result& result, const support::SourceManager& sources, const rules::Database& rules) {
-  tp::Context ctx(trace, result, sources, rules);
+TpEdits tp_edits(const model::Trace& trace, const sharding::Result& result, const support::SourceManager& sources, const rules::Database& rules, const rules::Target* target) {
+  static const rules::Target ours;
+  tp::Context ctx(trace, result, sources, rules, target ? *target : ours);
   if (result.tp <= 1) return {};
   auto needs = needs_of(result);
   tp::Layers layers(ctx);

@@ -160,6 +160,7 @@ void Layers::choose(ModuleId id) {
     }
   if (ctx_.index.calls_of(id).empty()) return;
   if (!rule->replace_with.empty()) {
+    if (!ctx_.target.offers(camel(rule->replace_with))) return;
     p.form = LayerPlan::Attention;
     p.generated_class = camel(rule->replace_with);
     return;
@@ -176,7 +177,7 @@ void Layers::choose(ModuleId id) {
   if (const Binding* groups = ctor_arg(made, "groups"); groups && groups->integer > 1) {
     // The groups are divided: channels in and out are cut alike.
     const Binding* in = ctor_arg(made, "in_channels");
-    if (p.layout.dim != 0 || !p.layout.plain()) return;
+    if (p.layout.dim != 0 || !p.layout.plain() || !ctx_.target.layers.empty()) return;
     p.form = LayerPlan::Depthwise;
     p.generated_class = (in && in->integer == groups->integer ? "DepthwiseParallel" : "GroupParallel") + base;
     return;
@@ -188,6 +189,7 @@ void Layers::choose(ModuleId id) {
   if (spelling == "column") p.form = LayerPlan::Column, p.generated_class = "ColumnParallel" + base;
   if (spelling == "row") p.form = LayerPlan::Row, p.generated_class = "RowParallel" + base;
   if (spelling == "vocab") p.form = LayerPlan::Vocab, p.generated_class = "VocabParallel" + base;
+  if (!constructible(p)) demote(id);
 }
 
 void Layers::demote(ModuleId m) {
@@ -391,8 +393,10 @@ void Layers::decide_unpacking() {
     for (const auto& [place, modules] : places) lower(modules);
     for (const auto& [place, modules] : together_) lower(modules);
   }
+  adapt_calls();
   for (const auto& c : ctx_.trace.calls) {
     if (c.module < 0 || !of(c.module).returns_bias) continue;
+    if (high_rank_.count(c.call)) continue;   // adapt_calls
     Verdict v;
     v.kind = Verdict::Wrap;
     v.frame = c.caller;
@@ -408,6 +412,7 @@ std::string Layers::appended(const LayerPlan& p) const {
   std::string s;
   auto add = [&](const std::string& a) { s += (s.empty() ? "" : ", ") + a; };
   if (!p.by_statement) missing_arguments(p.module, s);
+  if (!p.arguments.empty()) add(p.arguments);
   if (p.form == LayerPlan::Attention) return s;
   if (p.form == LayerPlan::Column) add(p.gather_output ? "gather_output=True" : "gather_output=False");
   if (p.form == LayerPlan::Row) add(p.input_is_parallel ? "input_is_parallel=True" : "input_is_parallel=False");
@@ -415,7 +420,7 @@ std::string Layers::appended(const LayerPlan& p) const {
   if (!p.layout.segments.empty()) add("segments=" + p.layout.segment_list());
   else if (p.layout.outer != 1) add(fmt::format("{}={}", p.generated_class.find("Conv") != std::string::npos ? "shard_stride" : "stride", p.layout.outer));
   if (p.form == LayerPlan::Column && p.shared_input) add("disable_grad_reduce=True");
-  if (!p.returns_bias && (p.form == LayerPlan::Column || p.form == LayerPlan::Row || p.form == LayerPlan::Depthwise)) add("return_bias=False");
+  if (!p.returns_bias && ctx_.target.linear.return_bias && (p.form == LayerPlan::Column || p.form == LayerPlan::Row || p.form == LayerPlan::Depthwise)) add("return_bias=False");
   return s;
 }
 
@@ -436,7 +441,8 @@ void Layers::emit_constructor(const LayerPlan& p) {
   callee.frame = made.construct_frame;
   callee.range = call->kids[0]->outer;
   callee.text = p.generated_class;
-  callee.imports = {p.generated_class};
+  callee.imports = p.imports;
+  callee.imports.push_back(p.generated_class);
   callee.axis = p.axis;
   callee.why = why;
   if (!ctx_.decide(call, Purpose::Callee, callee)) return;
@@ -454,8 +460,9 @@ void Layers::emit_constructor(const LayerPlan& p) {
 
 void Layers::emit(const std::vector<Need>& needs) {
   decide_unpacking();
-  for (const auto& p : plans_) {
+  for (auto& p : plans_) {
     if (p.form == LayerPlan::None) continue;
+    if (p.form == LayerPlan::Column || p.form == LayerPlan::Row) adapt_constructor(p);
     if (p.form == LayerPlan::InPlace) emit_in_place(p.module);
     else emit_constructor(p);
   }

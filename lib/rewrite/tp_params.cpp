@@ -120,7 +120,9 @@ void Layers::emit_parameters(ModuleId id) {
     const auto* w = written(id, *r);
     const Expr* e = parameter_expr(w, r->attr);
     int axis = ctx_.axis_of(r->tensor);
-    if (!e) {
+    // Where nothing keeps parameters whole while the model is constructed, they are cut at its end: what initialises them in
+    // between draws whole ones, alike on all ranks.
+    if (!e || ctx_.target.in_place) {
       late.push_back(r);
       continue;
     }

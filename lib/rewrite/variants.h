@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "rewrite/rewrite.h"
+#include "rules/target.h"
 
 namespace shardwright::rewrite {
 
@@ -56,7 +57,16 @@ struct Variant {
   std::vector<Redirect> redirects;
   std::vector<const InitStatement*> init;
   std::string suffix;                           ///< of the generated name
+  const rules::Target* target = nullptr;
+  /// A class that looks another one up by a name it is given (`REGISTRY[style](**kwargs)`) needs no text of its own: the caller
+  /// gives the name of variant `registered`.
+  int registered = -1;
+  std::string style;                            ///< the constructor's parameter that holds the name
+  std::size_t style_position = 0;
 };
+
+/// The argument of a constructor call that is bound to a parameter; nullptr when it is not written out.
+const program::Expr* argument_for(const program::Expr* call, const std::string& parameter, std::size_t position);
 
 /// Text of one definition of a variant.
 struct Printed {

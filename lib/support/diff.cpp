@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "support/edits.h"
+#include "support/merge.h"
 
 namespace shardwright::support {
 
@@ -134,6 +135,52 @@ std::string unified_diff(std::string_view old_text, std::string_view new_text, c
       if (lines[k].text.empty() || lines[k].text.back() != '\n') out += "\n\\ No newline at end of file\n";
     }
     at = end;
+  }
+  return out;
+}
+
+Merged merge_three(std::string_view base, std::string_view mine, std::string_view theirs, const std::string& mine_name, const std::string& theirs_name) {
+  const auto o = split_lines(base), a = split_lines(mine), b = split_lines(theirs);
+  // For every line of the base, its place in a side, or -1.
+  auto places = [&](const std::vector<std::string_view>& side) {
+    std::vector<char> keep_base, keep_side;
+    myers(o, side, keep_base, keep_side);
+    std::vector<int> at(o.size(), -1);
+    for (std::size_t i = 0, j = 0; i < o.size(); ++i) {
+      if (!keep_base[i]) continue;
+      while (!keep_side[j]) ++j;
+      at[i] = static_cast<int>(j++);
+    }
+    return at;
+  };
+  const auto in_a = places(a), in_b = places(b);
+  Merged out;
+  auto append = [&](const std::vector<std::string_view>& lines, std::size_t from, std::size_t to) {
+    for (std::size_t i = from; i < to; ++i) out.text += lines[i];
+    if (!out.text.empty() && out.text.back() != '\n') out.text += '\n';
+  };
+  auto equal = [](const std::vector<std::string_view>& x, std::size_t from, std::size_t to, const std::vector<std::string_view>& y, std::size_t begin, std::size_t end) {
+    return to - from == end - begin && std::equal(x.begin() + static_cast<std::ptrdiff_t>(from), x.begin() + static_cast<std::ptrdiff_t>(to), y.begin() + static_cast<std::ptrdiff_t>(begin));
+  };
+  std::size_t i = 0, j = 0, k = 0;
+  for (;;) {
+    std::size_t next = i;   // the next line of the base that both sides kept
+    while (next < o.size() && (in_a[next] < 0 || in_b[next] < 0)) ++next;
+    const std::size_t ja = next < o.size() ? static_cast<std::size_t>(in_a[next]) : a.size();
+    const std::size_t kb = next < o.size() ? static_cast<std::size_t>(in_b[next]) : b.size();
+    if (equal(o, i, next, a, j, ja)) append(b, k, kb);
+    else if (equal(o, i, next, b, k, kb) || equal(a, j, ja, b, k, kb)) append(a, j, ja);
+    else {
+      ++out.conflicts;
+      out.text += "<<<<<<< " + mine_name + "\n";
+      append(a, j, ja);
+      out.text += "=======\n";
+      append(b, k, kb);
+      out.text += ">>>>>>> " + theirs_name + "\n";
+    }
+    if (next == o.size()) break;
+    append(o, next, next + 1);
+    i = next + 1, j = ja + 1, k = kb + 1;
   }
   return out;
 }

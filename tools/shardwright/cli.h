@@ -48,5 +48,6 @@ Run add_explain(CLI::App& app);
 Run add_init(CLI::App& app);
 Run add_doctor(CLI::App& app);
 Run add_lsp(CLI::App& app);
+Run add_handoff(CLI::App& app);
 
 }  // namespace shardwright::cli

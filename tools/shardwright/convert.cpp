@@ -7,6 +7,7 @@
 
 #include "cli.h"
 #include "plan_options.h"
+#include "rules/target.h"
 
 namespace shardwright::cli {
 namespace {
@@ -21,7 +22,6 @@ int run(Options& o, const CLI::App& app) {
   auto plan = complete(app, o.request.plan, o.model, sm);
   if (!plan) return report(plan.error(), sm, o);
   o.request.plan = *plan;
-  if (o.request.target != "runtime") return report(support::failure("target '" + o.request.target + "' is not built into this version; there is: runtime", {}, "usage"), sm, o);
   auto done = driver::convert(o.request, sm, progress(o));
   end_progress();
   if (!done) return report(done.error(), sm, o);
@@ -53,7 +53,9 @@ int run(Options& o, const CLI::App& app) {
     else {
       fmt::print("{}: {} of {} files written\n", done->out, done->written.size(), done->files.size());
       for (const auto& f : done->written) fmt::print("  {}\n", f);
-      fmt::print("next: shardwright verify {}\n", done->out);
+      for (const auto& f : done->merged) fmt::print("  {} keeps your changes\n", f);
+      if (!done->tables.empty()) fmt::print("{}\n", done->tables);
+      fmt::print("next: {}\n", done->next);
     }
   }
   return kDone;
@@ -66,10 +68,13 @@ Run add_convert(CLI::App& app) {
   CLI::App* c = app.add_subcommand("convert", "write the parallel model: modules, stages, training script, params.yaml");
   add_model_options(*c, *o);
   add_plan_options(*c, o->request.plan);
+  std::string targets;
+  for (const auto& t : rules::target_names()) targets += (targets.empty() ? "" : ", ") + t;
   c->add_option("-o,--out", o->request.out, "directory to write");
-  c->add_option("--target", o->request.target, "runtime");
+  c->add_option("--target", o->request.target, "what the code is written for: " + targets);
   c->add_option("--name", o->request.name, "name of the package (default: the class in snake case)");
   c->add_flag("--diff", o->request.diff, "show what would change, write nothing");
+  c->add_flag("--update", o->request.update, "merge changes made by hand with what is generated now");
   c->add_flag("--force", o->request.force, "overwrite files that were changed by hand");
   c->add_flag("--strict", o->request.strict, "any part that would stay replicated is an error");
   return [o, c] { return run(*o, *c); };

@@ -37,6 +37,7 @@ int main(int argc, char** argv) {
   add(cli::add_init(app));
   add(cli::add_doctor(app));
   add(cli::add_lsp(app));
+  add(cli::add_handoff(app));
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {

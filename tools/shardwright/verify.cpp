@@ -22,7 +22,7 @@ int run(Options& o) {
   support::SourceManager sm;
   namespace fs = std::filesystem;
   if (!fs::is_directory(o.dir)) return report(support::failure(o.dir + ": there is no such directory; expected one that `shardwright convert -o` wrote", {}, "input"), sm, o);
-  if (!fs::exists(fs::path(o.dir) / "plan.yaml")) return report(support::failure(o.dir + ": no plan.yaml in it; expected a directory that `shardwright convert -o` wrote", {}, "input"), sm, o);
+  if (!fs::exists(fs::path(o.dir) / "plan.yaml") && !fs::exists(fs::path(o.dir) / ".shardwright" / "plan.yaml")) return report(support::failure(o.dir + ": no plan.yaml in it; expected a directory that `shardwright convert -o` wrote", {}, "input"), sm, o);
   auto python = driver::find_python(o.python);
   if (!python) return report(python.error(), sm, o);
   std::vector<std::string> args{*python, "-m", "shardwright.verify", o.dir, "--steps", std::to_string(o.steps), "--dtype", o.dtype, "--device", o.device};

@@ -167,6 +167,7 @@ Value m_deepcopy(Domain& d, CallInfo& info) {
   fresh.requires_grad = copy.requires_grad;
   fresh.from_input = copy.from_input;
   fresh.from_parameter = copy.from_parameter;
+  if (d.observer) d.observer->became(t, copy.id);
   if (const Values* k = d.known(copy.id)) d.know(t, *k);
   return d.wrap(t, self.as<TensorObj>()->cls);
 }

@@ -71,6 +71,7 @@ void register_torch(Interpreter& in, std::shared_ptr<const rules::Database> data
   torch::register_einops(*owned);
   torch::register_parallel(*owned);
   owned->observer = watch.observer;
+  if (watch.observer) watch.observer->attach(in.trace);
   owned->parallel.tp = watch.tp;
   owned->parallel.rank = watch.rank;
   torch::register_sources(*owned, "layers/");

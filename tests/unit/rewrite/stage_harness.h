@@ -165,7 +165,7 @@ inline json everything(const Loaded& l, const std::string& name, std::vector<std
   return m;
 }
 
-inline std::string python() {
+inline std::string torch_python() {
   if (const char* p = std::getenv("SHARDWRIGHT_PYTHON")) return p;
   const std::string venv = std::string(SHARDWRIGHT_SOURCE_DIR) + "/.venv/bin/python";
   return std::filesystem::exists(venv) ? venv : "";
@@ -175,7 +175,7 @@ inline std::string python() {
 inline int run(const json& models, std::string& output) {
   const auto path = std::filesystem::temp_directory_path() / ("stage_run_" + std::to_string(std::random_device{}()) + ".json");
   std::ofstream(path) << json{{"models", models}};
-  FILE* f = popen((python() + " " + SHARDWRIGHT_SOURCE_DIR + "/tests/unit/rewrite/stage_run.py " + path.string() + " 2>&1").c_str(), "r");
+  FILE* f = popen((torch_python() + " " + SHARDWRIGHT_SOURCE_DIR + "/tests/unit/rewrite/stage_run.py " + path.string() + " 2>&1").c_str(), "r");
   char buffer[4096];
   output.clear();
   while (f && fgets(buffer, sizeof buffer, f)) output += buffer;

@@ -31,7 +31,7 @@ TEST_CASE("every accepted cut of every small model runs as the original", "[stag
     CHECK(m["partitions"].size() > 3);
     models.push_back(m);
   }
-  if (python().empty()) {
+  if (torch_python().empty()) {
     WARN("no Python with torch: stages were printed, not run");
     return;
   }
@@ -79,7 +79,7 @@ TEST_CASE("one job", "[.dev]") {
     for (const auto& r : refused) std::cout << "refused " << r << "\n";
   }
   if (const char* out = std::getenv("SHARDWRIGHT_STAGE_OUT")) std::ofstream(out) << json{{"models", json::array({m})}};
-  if (!python().empty() && !m["partitions"].empty()) {
+  if (!torch_python().empty() && !m["partitions"].empty()) {
     std::string output;
     run(json::array({m}), output);
     std::cout << output;

@@ -31,6 +31,11 @@ class ShardSpec:
         return ShardSpec(dim, parts)
 
     @property
+    def full_size(self):
+        """Of the dimension, over all ranks."""
+        return sum(size for size, _, _ in self.segments)
+
+    @property
     def stride(self):
         return self.segments[0][1]
 
@@ -162,7 +167,7 @@ def keep_slices(module):
         for table in (owner._parameters, owner._buffers):
             for name, full in list(table.items()):
                 spec = getattr(full, "shard", None)
-                if spec is None:
+                if spec is None or full.shape[spec.dim] != spec.full_size:   # made outside the block: a slice already
                     continue
                 if id(full) not in made:
                     local = spec.cut(full.detach())

@@ -42,7 +42,8 @@ def _fail(message, as_json):
 
 def _print(report):
     g = report["grid"]
-    print(f"{os.path.basename(os.path.normpath(report['dir']))}: tp {g['tp']} x pp {g['pp']} x dp {g['dp']}", end="")
+    folder = os.path.normpath(report["dir"])
+    print(f"{os.path.basename(os.path.dirname(folder) if folder.endswith('.shardwright') else folder)}: tp {g['tp']} x pp {g['pp']} x dp {g['dp']}", end="")
     if "error" in report:
         print(": could not be run")
         return

@@ -37,6 +37,8 @@ def read_targets(args):
         why = "verify takes a folder that convert has written"
         if not os.path.isdir(folder):
             raise GridError(f"{folder}: no such folder; {why}")
+        if os.path.isdir(os.path.join(folder, ".shardwright")):   # a model folder inside a library
+            folder = os.path.join(folder, ".shardwright")
         plan = _yaml(os.path.join(folder, "plan.yaml"), why)
         params = _yaml(os.path.join(folder, "params.yaml"), why)
         if not isinstance(plan, dict) or "package" not in plan or "job" not in plan:

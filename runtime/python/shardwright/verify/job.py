@@ -44,7 +44,11 @@ def read_plan(folder):
     _need(job, "model", path, "module:Class of the original")
     if not job.get("inputs"):
         raise JobError(f"{path}: job.inputs is empty: give dtype[shape] for each argument that forward needs")
-    if not os.path.isdir(os.path.join(folder, plan["package"])):
+    target = os.path.join(folder, "target.yaml")   # written by targets whose files lie in a library, not in a package of their own
+    if os.path.isfile(target):
+        with open(target) as f:
+            plan["target"] = yaml.safe_load(f)
+    elif not os.path.isdir(os.path.join(folder, plan["package"])):
         raise JobError(f"{folder}: the generated package {plan['package']}/ is missing")
     if not os.path.isfile(os.path.join(folder, "params.yaml")):
         raise JobError(f"{folder}: params.yaml is missing; convert writes it beside the package")
@@ -73,7 +77,9 @@ class Job:
         self.train = self.data.get("mode", "eval") == "train"
         self.verify = self.data.get("verify") or {}
         self.specs = [_inputs.parse(k, v) for k, v in self.data["inputs"].items()]
-        self.path = [self._resolve(p) for p in [*extra_path, *(self.data.get("python_path") or [])]]
+        self.target = plan.get("target") or {}
+        root = [self.target["root"]] if self.target else []
+        self.path = [self._resolve(p) for p in [*extra_path, *root, *(self.data.get("python_path") or [])]]
         self._namespace = None
         self.entry_folder = None      # where a model given by its file was imported from
 
@@ -91,6 +97,9 @@ class Job:
         for p in reversed([self.folder, *self.path]):
             if p not in sys.path:
                 sys.path.insert(0, p)
+        if self.target.get("megatron"):
+            from ..megatron import answer
+            answer(self.target["megatron"])
         script = self.verify.get("prepare")
         if script:
             script = self._resolve(script)

@@ -1,0 +1,240 @@
+// The training directory of targets that write beside the originals: the user's own script in pieces (training_slice.h), in the form
+// that the target's trainer asks for.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <mustache.hpp>
+
+#include "emit/package.h"
+#include "emit/training_slice.h"
+#include "support/files.h"
+#include "rules/target.h"
+
+namespace shardwright::emit {
+namespace {
+
+namespace fs = std::filesystem;
+namespace mustache = kainjow::mustache;
+using mustache::data;
+
+std::string render(const PackageInput& in, const char* name, const data& d) {
+  mustache::mustache m{in.target->text(name)};
+  m.set_custom_escape([](const std::string& s) { return s; });
+  return m.render(d);
+}
+
+std::string indented(const std::string& text) {
+  std::string out;
+  for (std::size_t at = 0; at < text.size();) {
+    std::size_t end = std::min(text.find('\n', at), text.size());
+    if (end > at) out += "    " + text.substr(at, end - at);
+    out += "\n";
+    at = end + 1;
+  }
+  while (!out.empty() && out.back() == '\n') out.pop_back();
+  return out;
+}
+
+data list_of(const std::vector<std::string>& rows) {
+  data d{data::type::list};
+  for (const auto& r : rows) d << data{r};
+  return d;
+}
+
+std::string joined(const std::vector<std::string>& list) {
+  std::string out;
+  for (const auto& s : list) out += (out.empty() ? "" : ", ") + s;
+  return out;
+}
+
+data truth(bool b) { return b ? data{data::type::bool_true} : data{data::type::bool_false}; }
+
+/// A training script below `folder` that builds the class and trains it; "": none, or not exactly one.
+std::string find_script(const std::string& folder, const std::string& model_class) {
+  std::vector<std::string> found;
+  std::error_code ec;
+  for (fs::recursive_directory_iterator it(folder, fs::directory_options::skip_permission_denied, ec), end; !ec && it != end; it.increment(ec)) {
+    const std::string path = it->path().string();
+    if (it->is_directory(ec) && it->path().filename().string().find("_distributed") != std::string::npos) it.disable_recursion_pending();
+    if (it->path().extension() != ".py") continue;
+    auto text = support::read_file(path);
+    if (text && text->find(model_class + "(") != std::string::npos && text->find(".backward(") != std::string::npos && text->find("import") != std::string::npos) found.push_back(path);
+  }
+  std::sort(found.begin(), found.end());
+  if (found.size() > 1)
+    for (const auto& f : found)
+      if (fs::path(f).filename() == "train.py") return f;
+  return found.empty() ? "" : found.front();
+}
+
+}  // namespace
+
+support::Expected<std::vector<File>> training_files(const PackageInput& in, const TrainingInput& t) {
+  const auto& trace = in.traced.trace;
+  const auto& root = trace.module(0);
+  const std::string model = root.type.substr(root.type.rfind('.') + 1);
+  std::string script = t.script;
+  if (script.empty()) script = find_script(support::join_path(t.out, in.target->examples), model);
+  std::optional<TrainingSlice> slice;
+  std::string why = "No training script was found below " + in.target->examples + "/ (`train: {script: …}` in the job file names one).";
+  if (!script.empty()) {
+    std::vector<std::string> parameters;
+    if (root.init_frame >= 0)
+      for (std::size_t i = 1; i < trace.frame(root.init_frame).function->parameters.size(); ++i) parameters.push_back(trace.frame(root.init_frame).function->parameters[i].name);
+    auto s = slice_training(script, model, parameters, in.loader, in.sources);
+    if (s) slice = std::move(*s);
+    else why = s.error().message + ".";
+  }
+  std::error_code ec;
+  const std::string suffix = in.layout.init.path.substr(0, in.layout.init.path.rfind('/'));
+  const std::string leaf = suffix.substr(suffix.rfind('/') == std::string::npos ? 0 : suffix.rfind('/') + 1);
+  const std::string distributed = leaf.substr(std::min(leaf.size(), in.name.size()));   // "_distributed_4stage"
+  std::string folder = in.target->examples + "/" + leaf;
+  fs::path script_folder;
+  if (!script.empty()) {
+    script_folder = fs::weakly_canonical(script, ec).parent_path();
+    const std::string base = fs::weakly_canonical(t.out, ec).string() + "/";
+    folder = script_folder.string().rfind(base, 0) == 0 ? script_folder.string().substr(base.size()) + distributed
+                                                        : in.target->examples + "/" + script_folder.filename().string() + distributed;
+  }
+  const fs::path here = fs::path(t.out) / folder;
+  auto relative = [&](const std::string& p) { return "\"" + fs::weakly_canonical(p, ec).lexically_relative(fs::weakly_canonical(here, ec)).string() + "\""; };
+
+  data d;
+  const int world = in.grid.tp * in.grid.pp;
+  d.set("model", model);
+  d.set("name", leaf);
+  d.set("tp", std::to_string(in.grid.tp));
+  d.set("pp", std::to_string(in.grid.pp));
+  d.set("world", std::to_string(world));
+  d.set("version", in.version);
+  d.set("spec", in.spec);
+  d.set("package", in.layout.init.module);
+  d.set("support", in.target->support);
+  d.set("megatron", in.target->megatron);
+  d.set("shapes_module", in.target->shapes_module);
+  d.set("no_script", why);
+  std::vector<std::string> paths{relative(support::join_path(t.out, in.layout.init.path.substr(0, in.layout.init.path.size() >= in.layout.init.module.size() + 12
+                                                                                                  ? in.layout.init.path.size() - in.layout.init.module.size() - 12 : 0)))};
+  for (const auto& p : in.job.python_path)
+    if (p.find("/site-packages") == std::string::npos && p.find("/dist-packages") == std::string::npos) paths.push_back(relative(p));
+  if (!script.empty()) paths.push_back(relative(script_folder.string()));
+  std::vector<std::string> once;
+  for (const auto& p : paths)
+    if (std::find(once.begin(), once.end(), p) == once.end()) once.push_back(p);
+  d.set("paths", list_of(once));
+  // Shapes between the stages; what grows with the batch is written so.
+  std::vector<std::string> shapes;
+  for (const auto& cut : in.partition.cuts) {
+    std::string row;
+    for (auto x : cut.live) {
+      const auto& shape = trace.tensor(x).shape;
+      const auto local = in.sharding.local_shape(trace, x);
+      const auto* other = t.other && static_cast<std::size_t>(x) < t.other->trace.tensors.size() ? &t.other->trace.tensor(x).shape : nullptr;
+      std::string one;
+      const std::int64_t batch = t.batch;
+      for (std::size_t i = 0; i < shape.size(); ++i) {
+        const bool grows = other && other->size() == shape.size() && (*other)[i] == 3 * shape[i] && batch > 0 && shape[i] % batch == 0;
+        std::string size = grows ? (local[i] == batch ? "micro_batch_size" : std::to_string(local[i] / batch) + " * micro_batch_size") : std::to_string(local[i]);
+        one += (one.empty() ? "" : ", ") + size;
+      }
+      row += (row.empty() ? "" : ", ") + ("(" + one + (shape.size() == 1 ? ",)" : ")"));
+    }
+    shapes.push_back("[" + row + "]");
+  }
+  d.set("shapes", list_of(shapes));
+  std::vector<std::string> names, samples;
+  for (const auto& [name, spec] : in.job.inputs) {
+    names.push_back("\"" + name + "\"");
+    std::string sizes;
+    for (std::size_t i = 1; i < spec.shape.size(); ++i) sizes += (sizes.empty() ? "" : ", ") + std::to_string(spec.shape[i]);
+    samples.push_back(!spec.expression.empty() ? spec.expression
+                      : model::is_floating(spec.dtype) ? "torch.randn(" + (sizes.empty() ? "()" : sizes) + ", generator=generator)"
+                                                       : fmt::format("torch.randint({}, {}, ({}{}), generator=generator)", spec.low, std::max<std::int64_t>(spec.high, 1), sizes, sizes.empty() ? "" : ","));
+  }
+  d.set("forward_names", "(" + joined(names) + (names.size() == 1 ? ",)" : ")"));
+  d.set("samples", list_of(samples));
+
+  std::string micro_batch = "1";
+  std::vector<std::string> arguments, rows;
+  d.set("sliced", truth(slice.has_value()));
+  std::vector<std::string> left;
+  if (slice) {
+    std::vector<std::string> imports;
+    for (const auto& i : slice->imports)
+      if (i != "import os" && i != "import sys" && i != "import torch" && i != "from functools import partial") imports.push_back(i);
+    d.set("imports", list_of(imports));
+    d.set("constructor", slice->constructor.empty() || !t.direct ? "" : "**model_arguments()");
+    d.set("comma_constructor", slice->constructor.empty() || !t.direct ? "" : ", **model_arguments()");
+    d.set("has_constructor", truth(!slice->constructor.empty() && t.direct));
+    d.set("model_arguments", slice->constructor);
+    d.set("script", fs::path(script).lexically_relative(here).string());
+    d.set("and_script", " and `" + relative(script).substr(1, relative(script).size() - 2) + "`");
+    d.set("definitions", slice->definitions);
+    d.set("has_setup", truth(!slice->setup_names.empty()));
+    d.set("setup_names", joined(slice->setup_names));
+    d.set("setup", slice->setup.empty() ? std::string("    pass\n") : indented(slice->setup) + "\n");
+    d.set("data", indented(slice->data));
+    d.set("train", slice->train);
+    d.set("valid", slice->valid.empty() ? "None" : slice->valid);
+    d.set("test", slice->test.empty() ? "None" : slice->test);
+    d.set("batch", slice->batch.find(',') == std::string::npos ? slice->batch : "batch");
+    std::string prepare = slice->prepare;
+    if (slice->batch.find(',') != std::string::npos) prepare = slice->batch + " = batch\n" + prepare;
+    d.set("prepare", indented(prepare));
+    d.set("inputs", slice->inputs);
+    std::vector<std::string> dict;
+    for (const auto& l : slice->labels) dict.push_back(l + "=" + l);
+    d.set("labels_dict", joined(dict));
+    d.set("labels", joined(slice->labels));
+    d.set("outputs", slice->outputs);
+    d.set("loss", indented(slice->loss));
+    d.set("loss_value", slice->loss_value);
+    for (const auto& [name, value] : slice->arguments) {
+      if (name == "--micro-batch-size") micro_batch = value;
+      else arguments.push_back(name + " " + value);
+      auto from = slice->argument_lines.find(name);
+      rows.push_back(fmt::format("| `{}` | {} | {} |", name, value, from == slice->argument_lines.end() ? "what PyTorch does when it is not given" : from->second));
+    }
+    d.set("has_epochs", truth(!slice->iterations.empty()));
+    d.set("epochs", slice->iterations);
+    if (slice->iterations.empty()) arguments.push_back("--train-iters 10");
+    left = slice->left;
+  } else {
+    d.set("imports", list_of({}));
+    d.set("constructor", "");
+    d.set("comma_constructor", "");
+    d.set("has_constructor", truth(false));
+    d.set("definitions", "");
+    d.set("and_script", "");
+    arguments.push_back("--train-iters 10");
+    arguments.push_back("--lr 1.0e-4");
+  }
+  d.set("batch_size", micro_batch);
+  d.set("micro_batch_size", micro_batch);
+  d.set("global_batch_size", micro_batch);
+  d.set("arguments", list_of(arguments));
+  d.set("argument_rows", list_of(rows));
+  d.set("left", list_of(left));
+  d.set("has_left", truth(!left.empty()));
+  std::vector<File> out{{folder + "/train.py", render(in, "train.py.mustache", d), true, false, {}},
+                        {folder + "/run.sh", render(in, "run.sh.mustache", d), true, false, {}},
+                        {folder + "/run.slurm", render(in, "run.slurm.mustache", d), true, false, {}},
+                        {folder + "/README.md", render(in, "README.md.mustache", d), false, false, {}}};
+  // The configuration as it is: nothing in it is changed silently.
+  bool config = false;
+  if (!script.empty())
+    for (const char* sub : {"conf", "config", "configs"})
+      for (const auto& f : fs::directory_iterator(script_folder / sub, ec))
+        if (f.path().extension() == ".yaml" || f.path().extension() == ".yml") {
+          auto text = support::read_file(f.path().string());
+          if (!text) return text.error();
+          out.push_back({folder + "/" + sub + "/" + f.path().filename().string(), *text, false, false, {}});
+          config = true;
+        }
+  if (!config) out.push_back({folder + "/conf/config.yaml", fmt::format("tensor_model_parallel_size: {}\npipeline_model_parallel_size: {}\n", in.grid.tp, in.grid.pp), false, false, {}});
+  return out;
+}
+
+}  // namespace shardwright::emit

@@ -1,0 +1,25 @@
+// Numbers in a training script: literals, names bound to them, keys of its YAML configuration, defaults of its arguments.
+#pragma once
+#include <optional>
+#include <string>
+
+#include "program/program.h"
+#include "support/source.h"
+
+namespace shardwright::emit {
+
+class TrainingValues {
+ public:
+  TrainingValues(const program::Module& m, support::SourceManager& sources, const std::string& path);
+  /// The text of a number that the expression surely has.
+  std::optional<std::string> number(const program::Expr* e, int depth = 0) const;
+
+ private:
+  std::optional<std::string> configured(const std::vector<std::string>& keys) const;
+  std::optional<std::string> argument(const std::string& name) const;
+  const program::Module& m_;
+  support::SourceManager& sources_;
+  std::vector<std::string> configs_;   ///< YAML files beside the script
+};
+
+}  // namespace shardwright::emit

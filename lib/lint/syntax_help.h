@@ -1,0 +1,30 @@
+// Small questions to syntax trees that several checks ask.
+#pragma once
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "program/program.h"
+#include "support/source.h"
+
+namespace shardwright::lint::syntax {
+
+bool contains(std::string_view text, std::initializer_list<std::string_view> parts);
+/// Does the text hold `word` as a whole word?
+bool has_word(std::string_view text, std::string_view word);
+/// The last name of a call's callee: "send" of torch.distributed.send(…).
+std::string_view callee(const program::Expr* call);
+/// An argument by keyword, or by position (99: by keyword only); nullptr: not given.
+const program::Expr* argument(const program::Expr* call, std::string_view keyword, std::size_t position = 99);
+/// Calls in the expressions that a statement holds itself.
+void calls_of(const program::Stmt* s, const std::function<void(const program::Expr*)>& visit);
+/// Every function of a module, methods included.
+std::vector<const program::Function*> functions(const program::Module& m);
+const program::Function* method(const program::ClassDef& c, std::string_view name);
+/// Values of the return statements of a function itself.
+std::vector<const program::Expr*> returns(const program::Function& f);
+/// `self.NAME`: the name; "" otherwise.
+std::string_view self_attribute(const program::Expr* e);
+
+}  // namespace shardwright::lint::syntax

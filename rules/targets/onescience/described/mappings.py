@@ -1,0 +1,1 @@
+from shardwright.parallel import copy_to_tensor_model_parallel_region, reduce_from_tensor_model_parallel_region

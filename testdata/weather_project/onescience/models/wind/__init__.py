@@ -1,0 +1,1 @@
+from .wind import Wind

@@ -36,8 +36,9 @@ bool can_emit(const model::Trace&, const pipeline::Cut& c, void* data) {
 }
 
 /// Chooses cuts that the slicer can write, alone and together. Returns why there are none.
-std::string choose_cuts(const model::Trace& t, pipeline::Options po, rewrite::StageSlicer& slicer, pipeline::Partition& out, std::vector<std::pair<std::string, int>>& refused) {
-  Expressible expressible{&slicer, {}, {}};
+std::string choose_cuts(const model::Trace& t, pipeline::Options po, rewrite::StageSlicer& slicer, const std::set<std::pair<model::Clock, pipeline::CutKind>>& banned, pipeline::Partition& out,
+                        std::vector<std::pair<std::string, int>>& refused) {
+  Expressible expressible{&slicer, {}, banned};
   po.can_emit = can_emit;
   po.can_emit_data = &expressible;
   std::string why;
@@ -90,11 +91,10 @@ support::Expected<std::unique_ptr<Analysis>> trace_model(const ModelRequest& req
   return a;
 }
 
-support::Expected<std::unique_ptr<Analysis>> analyse(const ModelRequest& request, PlanRequest want, support::SourceManager& sm, const Progress& progress) {
+support::Expected<std::unique_ptr<Analysis>> analyse(const ModelRequest& request, const PlanRequest& want, support::SourceManager& sm, const Progress& progress) {
   auto made = trace_model(request, sm, progress);
   if (!made) return made;
   Analysis& a = **made;
-  const model::Trace& t = a.traced->trace;
   if (want.grid.pp < 1 || want.grid.tp < 1 || want.grid.dp < 1) return support::failure("--tp, --pp and --dp must be at least 1", {}, "usage");
 
   // The same model at another batch size: an axis counts only when both agree. Models whose batch is fixed by their
@@ -108,8 +108,17 @@ support::Expected<std::unique_ptr<Analysis>> analyse(const ModelRequest& request
   if (auto other = eval::trace(eval::with_batch(a.file.job, 3), options, sm)) a.other = std::move(*other);
   else a.warnings.push_back({support::Severity::Warning, "batch", {}, "the model does not run at another batch size (" + other.error().message + "): the plan is proven for this size only", {}, {}});
 
+  if (auto planned = plan_again(a, request, want, sm, progress); !planned) return planned.error();
+  return made;
+}
+
+support::Expected<bool> plan_again(Analysis& a, const ModelRequest& request, const PlanRequest& want, support::SourceManager& sm, const Progress& progress) {
+  const model::Trace& t = a.traced->trace;
+  a.given_up.clear();
+  a.refused_cuts.clear();
   sharding::Options so;
   so.tp = want.grid.tp;
+  so.keep_replicated = want.whole;
   so.objective = want.objective;
   so.device = want.device;
   plan::Plan pins;
@@ -153,7 +162,7 @@ support::Expected<std::unique_ptr<Analysis>> analyse(const ModelRequest& request
           a.partition = pipeline::partition_at(t, po, *cuts);
           why = a.slicer->set_partition(a.partition);
         } else {
-          why = choose_cuts(t, po, *a.slicer, a.partition, a.refused_cuts);
+          why = choose_cuts(t, po, *a.slicer, want.no_cut, a.partition, a.refused_cuts);
         }
       } else {
         a.partition = pipeline::partition(t, po);
@@ -209,7 +218,7 @@ support::Expected<std::unique_ptr<Analysis>> analyse(const ModelRequest& request
     auto colon = g.find(": ");
     a.plan.fallbacks.push_back({"", g.substr(0, colon), g.substr(colon == std::string::npos ? 0 : colon + 2)});
   }
-  return made;
+  return true;
 }
 
 }  // namespace shardwright::driver

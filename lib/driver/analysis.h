@@ -2,6 +2,7 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -53,6 +54,8 @@ struct PlanRequest {
   int micro_batches = 0;
   std::string schedule = "1f1b", objective = "split", device;
   std::string plan_file;                    ///< --plan FILE
+  std::vector<std::string> whole;           ///< parameters that no axis may cut
+  std::set<std::pair<model::Clock, pipeline::CutKind>> no_cut;   ///< cuts that may not be taken
   const rules::Target* target = nullptr;    ///< whose layers and conventions the text is written for; nullptr: our runtime's
 };
 
@@ -79,7 +82,9 @@ struct Analysis {
 /// Traces only (tree).
 support::Expected<std::unique_ptr<Analysis>> trace_model(const ModelRequest&, support::SourceManager&, const Progress&);
 /// Traces, places, partitions and derives the edits.
-support::Expected<std::unique_ptr<Analysis>> analyse(const ModelRequest&, PlanRequest, support::SourceManager&, const Progress&);
+support::Expected<std::unique_ptr<Analysis>> analyse(const ModelRequest&, const PlanRequest&, support::SourceManager&, const Progress&);
+/// Places, partitions and derives the edits of a model that was analysed before, anew.
+support::Expected<bool> plan_again(Analysis&, const ModelRequest&, const PlanRequest&, support::SourceManager&, const Progress&);
 
 /// Where the entry module's text can only be copied: modules below the folder of an entry file given by its path.
 std::function<bool(const program::Module&)> copied_modules(const JobFile&, const support::SourceManager&);

@@ -88,21 +88,25 @@ std::optional<support::Diagnostic> fault_of(const lint::Found& found, lint::Prop
     if (codes.count(d.code)) {
       support::Diagnostic fault = d;
       fault.severity = support::Severity::Error;
-      fault.message = fmt::format("generated stage {}: {} (a fault of the generator: nothing was written)", stage, d.message);
+      fault.message = fmt::format("generated stage {}: {}", stage, d.message);
       return fault;
     }
-  if (watcher.repairs > 0) return failure(fmt::format("generated stage {}: sizes of one rank do not fit those of the whole (a fault of the generator: nothing was written)", stage), {}, "internal");
+  if (watcher.repairs > 0) return failure(fmt::format("generated stage {}: sizes of one rank do not fit those of the whole", stage), {}, "internal");
   if (last)
     for (auto t : model::tensors_of(s.output)) {
       const auto& p = watcher.place(t);
       if (p.known && (watcher.any_sharded(p) || p.partial >= 0))
-        return failure(fmt::format("generated stage {} returns {} instead of the whole result (a fault of the generator: nothing was written)", stage, p.partial >= 0 ? "a partial sum" : "a share"), {}, "SW105");
+        return failure(fmt::format("generated stage {} returns {} instead of the whole result", stage, p.partial >= 0 ? "a partial sum" : "a share"), {}, "SW105");
     }
   return std::nullopt;
 }
 
 support::Expected<Recheck> check_in(const TemporaryFolder& folder, const Analysis& a, const emit::PackageInput& in, const std::vector<emit::File>& files, const emit::Grid& grid, support::SourceManager& sm) {
   Recheck out;
+  auto faulty = [&](support::Diagnostic what, int stage, std::string parameter = "") {
+    out.fault = Fault{std::move(what), stage, std::move(parameter)};
+    return out;
+  };
   eval::Options options;
   options.rules = a.rules;
   options.syntax = a.syntax;
@@ -173,23 +177,23 @@ support::Expected<Recheck> check_in(const TemporaryFolder& folder, const Analysi
     auto traced = eval::trace(job, options, sm);
     if (!traced) {
       support::Diagnostic d = traced.error();
-      d.message = fmt::format("the generated stage {} does not run on abstract tensors: {} (a fault of the generator: nothing was written)", k, d.message);
-      return d;
+      d.message = fmt::format("the generated stage {} does not run on abstract tensors: {}", k, d.message);
+      return faulty(std::move(d), k);
     }
     const auto& s = (*traced)->trace;
     if (watched) {
       watcher.end();
-      if (auto fault = fault_of(found, watcher, s, k, k + 1 == grid.pp)) return *fault;
+      if (auto fault = fault_of(found, watcher, s, k, k + 1 == grid.pp)) return faulty(std::move(*fault), k);
     }
     std::vector<std::string> names;
     for (const auto& n : model::named_tensors(s, true)) {
       names.push_back(n.fqn);
       auto o = original.find(n.fqn);
-      if (o == original.end()) return failure(fmt::format("generated stage {} has a parameter {} that the original has not (a fault of the generator: nothing was written)", k, n.fqn), {}, "internal");
+      if (o == original.end()) return faulty(failure(fmt::format("generated stage {} has a parameter {} that the original has not", k, n.fqn), {}, "internal"), k);
       auto want = a.sharding.local_shape(t, o->second);
       if (s.tensor(n.ref.tensor).shape != want)
-        return failure(fmt::format("generated stage {}: {} has local shape {}, the plan says {} (a fault of the generator: nothing was written)", k, n.fqn,
-                                   model::shape_text(s.tensor(n.ref.tensor).shape), model::shape_text(want)), {}, "internal");
+        return faulty(failure(fmt::format("generated stage {}: {} has local shape {}, the plan says {}", k, n.fqn,
+                                          model::shape_text(s.tensor(n.ref.tensor).shape), model::shape_text(want)), {}, "internal"), k, n.fqn);
     }
     // What it returns must be what the next stage receives (or the model's own output).
     std::vector<model::TensorId> returns;
@@ -197,15 +201,15 @@ support::Expected<Recheck> check_in(const TemporaryFolder& folder, const Analysi
     else returns = model::tensors_of(t.output);
     auto got = model::tensors_of(s.output);
     if (got.size() != returns.size()) {
-      support::Diagnostic d = failure(fmt::format("generated stage {} returns {} tensors, the plan says {} (a fault of the generator: nothing was written)", k, got.size(), returns.size()), {}, "internal");
+      support::Diagnostic d = failure(fmt::format("generated stage {} returns {} tensors, the plan says {}", k, got.size(), returns.size()), {}, "internal");
       for (const auto& i : s.incomplete) d.notes.push_back({i.range, i.why});
-      return d;
+      return faulty(std::move(d), k);
     }
     for (std::size_t i = 0; i < got.size(); ++i) {
       auto want = a.sharding.local_shape(t, returns[i]);
       if (s.tensor(got[i]).shape != want)
-        return failure(fmt::format("generated stage {}: returned tensor {} has shape {}, the plan says {} (a fault of the generator: nothing was written)", k, i,
-                                   model::shape_text(s.tensor(got[i]).shape), model::shape_text(want)), {}, "internal");
+        return faulty(failure(fmt::format("generated stage {}: returned tensor {} has shape {}, the plan says {}", k, i,
+                                          model::shape_text(s.tensor(got[i]).shape), model::shape_text(want)), {}, "internal"), k);
     }
     out.held.push_back(std::move(names));
   }
@@ -215,7 +219,7 @@ support::Expected<Recheck> check_in(const TemporaryFolder& folder, const Analysi
     for (const auto& [other, same] : original)
       if (same == id)
         for (const auto& held : out.held) found = found || std::find(held.begin(), held.end(), other) != held.end();
-    if (!found) return failure(fmt::format("parameter {} of the original is in no generated stage (a fault of the generator: nothing was written)", name), {}, "internal");
+    if (!found) return faulty(failure(fmt::format("parameter {} of the original is in no generated stage", name), {}, "internal"), -1);
   }
   return out;
 }
@@ -229,7 +233,7 @@ support::Expected<Recheck> recheck(const Analysis& a, const emit::PackageInput& 
     if (auto w = support::write_file((folder.path / f.path).string(), f.text); !w) return w.error();
   auto out = check_in(folder, a, in, package, grid, sm);
   // For a report of a generator's fault: SHARDWRIGHT_KEEP_FAILED=DIR keeps what it made.
-  if (const char* keep = std::getenv("SHARDWRIGHT_KEEP_FAILED"); keep && !out) {
+  if (const char* keep = std::getenv("SHARDWRIGHT_KEEP_FAILED"); keep && (!out || out->fault)) {
     std::error_code ec;
     fs::remove_all(keep, ec);
     fs::copy(folder.path, keep, fs::copy_options::recursive, ec);

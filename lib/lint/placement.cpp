@@ -197,6 +197,14 @@ void Propagator::recorded(const Op& op) {
   }
 }
 
+/// What a size is the product of, outermost first.
+std::vector<const model::Sym*> factors_of(const model::Sym* s) {
+  if (s->kind != model::Sym::Mul || !s->a || !s->b) return {s};
+  auto out = factors_of(s->a);
+  for (const auto* f : factors_of(s->b)) out.push_back(f);
+  return out;
+}
+
 /// Sizes that would be tp times as large without tensor parallelism: this rank's share, made so on purpose.
 void Propagator::create(const Op& op) {
   for (TensorId t : op.outputs) {
@@ -209,9 +217,21 @@ void Propagator::create(const Op& op) {
       for (std::size_t i = 0; i < a.values.size() && i < a.syms.size(); ++i) {
         const std::size_t d = index(a.dim) + i;
         if (d >= p.dims.size() || !a.syms[i] || a.values[i] <= 0) continue;
-        if (whole_size(a.syms[i], a.values[i]) == a.values[i] * tp_ && !sharded(p, d)) {
-          p.dims[d] = {Factor{a.values[i], -1, -1, false}};
-          p.dims[d][0].shard = new_shard(op.site ? op.site->range : support::Range{}, -1, "made with this rank's size");
+        if (whole_size(a.syms[i], a.values[i]) != a.values[i] * tp_ || sharded(p, d)) continue;
+        // batch * heads: the share is the heads'.
+        p.dims[d].clear();
+        std::int64_t product = 1;
+        for (const model::Sym* f : factors_of(a.syms[i])) {
+          const auto n = static_cast<std::int64_t>(f->value);
+          p.dims[d].push_back(Factor{n, -1, -1, false});
+          product *= n;
+          if (whole_size(f, n) != n * tp_) continue;
+          p.dims[d].back().shard = new_shard(op.site ? op.site->range : support::Range{}, -1, "made with this rank's size");
+          shards_.back().size = f;
+        }
+        const auto shares = std::count_if(p.dims[d].begin(), p.dims[d].end(), [](const Factor& f) { return f.shard >= 0; });
+        if (product != a.values[i] || shares != 1) {
+          p.dims[d] = {Factor{a.values[i], new_shard(op.site ? op.site->range : support::Range{}, -1, "made with this rank's size"), -1, false}};
           shards_.back().size = a.syms[i];
         }
       }
@@ -371,7 +391,7 @@ void Propagator::labelled(const Op& op) {
       if (l < 0) continue;
       const bool s = sharded(p, d);
       Dim& have = of[index(l)];
-      if (have.empty() || (s && !cut[index(l)]) || (!s && !cut[index(l)] && have.size() == 1 && have[0].made >= 0)) have = p.dims[d];
+      if (have.empty() || (s && (!cut[index(l)] || p.dims[d].size() > have.size())) || (!s && !cut[index(l)] && have.size() == 1 && have[0].made >= 0)) have = p.dims[d];
       if (s) cut[index(l)] = 1;
     }
   }

@@ -195,21 +195,23 @@ Regroup regroup_view(Propagator& lint, const model::Trace& trace, const model::O
     }
   }
   // Sizes that say nothing (flatten, numbers computed out of sight): the one dimension that fits when it is taken as the share.
-  // Rather one that leaves the factors as they are.
-  for (bool split : {false, true})
-    for (std::size_t d = 0; d < local.size(); ++d) {
-      Sizes guess = local;
-      guess[d] *= tp;
-      if (product(guess) != all) break;
-      std::vector<Dim> cut;
-      if (!regroup(factors, guess, cut) || !carries(cut[d])) continue;
-      std::size_t parts = 0;
-      for (const auto& x : cut) parts += static_cast<std::size_t>(std::count_if(x.begin(), x.end(), [](const Factor& f) { return f.size != 1 || f.shard >= 0; }));
-      if (!split && parts != factors.size()) continue;
-      if (!localise(cut, tp) || sizes_of(cut) != local) continue;
-      r.dims = std::move(cut);
-      return r;
-    }
+  // Rather one that leaves the factors as they are, and of those one that begins with the share: where a rank has one head,
+  // (sequence, head) could be read as one dimension as well.
+  int best = 4;
+  for (std::size_t d = 0; d < local.size(); ++d) {
+    Sizes guess = local;
+    guess[d] *= tp;
+    if (product(guess) != all) break;
+    std::vector<Dim> cut;
+    if (!regroup(factors, guess, cut) || !carries(cut[d])) continue;
+    std::size_t parts = 0;
+    for (const auto& x : cut) parts += static_cast<std::size_t>(std::count_if(x.begin(), x.end(), [](const Factor& f) { return f.size != 1 || f.shard >= 0; }));
+    const int rank = 2 * (parts != factors.size()) + (cut[d][0].shard < 0);
+    if (rank >= best || !localise(cut, tp) || sizes_of(cut) != local) continue;
+    best = rank;
+    r.dims = std::move(cut);
+  }
+  if (best < 4) return r;
   r.verdict = Regroup::Unknown;
   return r;
 }

@@ -462,12 +462,19 @@ Value In::Impl::decorate(const std::vector<Expr*>& decorators, Value v, Env* env
     info.call = d;
     info.add(v, nullptr);
     Value r;
+    auto attributes = [](const Value& of) {
+      if (of.is(Kind::Class)) return of.as<ClassObj>()->dict.size();
+      return of.is_object() && of.obj()->attrs ? of.obj()->attrs->size() : 0;
+    };
+    const std::size_t before = attributes(v);
     // A decorator that fails here (it reads source text, the file system, …) is left out and named, not taken for the program's error.
     try { r = in.call(f, info); } catch (PyError& e) { r = in.unknown("it failed: " + in.describe(e), d); }
     if (r.is_unknown()) {
       in.note_incomplete(d->range, "decorator is not followed: " + r.as<UnknownObj>()->why);
       continue;
     }
+    const bool own = f.is(Kind::Function) || f.is(Kind::BoundMethod) || f.is(Kind::Instance);
+    if (own && in.identical(r, v) && attributes(v) == before) in.trace.entering.insert(d);
     v = r;
   }
   return v;

@@ -7,6 +7,7 @@
 #pragma once
 #include <cstdint>
 #include <deque>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -280,6 +281,7 @@ struct Trace {
   std::vector<ModuleCall> calls;
   std::vector<Guard> guards;
   std::vector<Incomplete> incomplete;
+  std::set<const program::Expr*> entering;  ///< decorators of the program's own that hand back what they are given: they enter it somewhere
   std::vector<std::pair<std::string, Binding>> inputs;  ///< forward's arguments in order
   Binding output;
   FrameId root_frame = -1;               ///< frame of the root's forward

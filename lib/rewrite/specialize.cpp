@@ -455,7 +455,7 @@ class Specializer {
       if (auto it = made.find({variant, c}); it != made.end()) return it->second;
       made[{variant, c}] = -1;
       const Variant& v = variants_[static_cast<std::size_t>(variant)];
-      Printed p = print_definition(v, *c, variants_, stages_, sources_, inputs_);
+      Printed p = print_definition(v, *c, variants_, trace_, stages_, sources_, inputs_);
       if (!p.error.empty()) {
         std::set<int> axes;
         for (const auto* w : v.verdicts) axes.insert(w->axis);

@@ -304,7 +304,7 @@ std::string with_optional_inputs(const std::string& text, const program::Functio
 
 }  // namespace
 
-Printed print_definition(const Variant& v, const Container& c, const std::vector<Variant>& all, const StageSlicer* stages,
+Printed print_definition(const Variant& v, const Container& c, const std::vector<Variant>& all, const model::Trace& trace, const StageSlicer* stages,
                          const support::SourceManager& sources, const std::vector<std::string>& inputs) {
   Printer p(all, sources);
   const std::vector<Stmt*>& body = c.class_def ? c.class_def->body : c.function->body;
@@ -334,6 +334,16 @@ Printed print_definition(const Variant& v, const Container& c, const std::vector
       return true;
     });
   }
+  // A copy under another name must not take the original's place in a registry.
+  if (name != c.name)
+    for (const Expr* d : c.class_def ? c.class_def->decorators : c.function->decorators)
+      if (trace.entering.count(d)) {
+        const std::string_view text = sources.file(c.range.file).text;
+        const auto at = static_cast<std::uint32_t>(text.rfind('@', d->range.begin)), end = static_cast<std::uint32_t>(text.find('\n', d->range.end));
+        std::uint32_t next = end;
+        while (next < c.range.end && (text[next] == '\n' || text[next] == ' ' || text[next] == '\t')) ++next;
+        edits.replace({c.range.file, at, next}, "");
+      }
   // Bases that have a text of their own.
   if (c.class_def) {
     bool after = false;

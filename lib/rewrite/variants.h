@@ -81,7 +81,7 @@ struct Printed {
 /// Name of a variant's definition.
 std::string variant_name(const Variant& v, const Container& c);
 
-Printed print_definition(const Variant& v, const Container& c, const std::vector<Variant>& all, const StageSlicer* stages,
+Printed print_definition(const Variant& v, const Container& c, const std::vector<Variant>& all, const model::Trace& trace, const StageSlicer* stages,
                          const support::SourceManager& sources, const std::vector<std::string>& inputs);
 /// Text of any expression (the build expression) with redirects applied.
 Printed print_expression(const program::Expr* e, const std::vector<Redirect>& redirects, const std::vector<Variant>& all,

@@ -260,7 +260,7 @@ std::string verify_job(const Analysis& a, const emit::PackageInput& in, const st
   if (!j.build.empty()) e << YAML::Key << "build" << YAML::Value << j.build;
   if (!j.args.empty()) {
     std::string build = j.model.substr(colon + 1) + "(";
-    for (std::size_t i = 0; i < j.args.size(); ++i) build += (i ? ", " : "") + j.args[i].first + "=" + j.args[i].second;
+    for (const auto& [name, value] : a.traced->arguments) build += (build.back() == '(' ? "" : ", ") + name + "=" + value;
     if (j.build.empty()) e << YAML::Key << "build" << YAML::Value << build + ")";
   }
   e << YAML::Key << "inputs" << YAML::Value << YAML::BeginMap;

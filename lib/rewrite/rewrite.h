@@ -47,6 +47,8 @@ struct Verdict {
 /// A statement to add at the end of a module's __init__ (e.g. cutting a parameter that was made out of sight).
 struct InitStatement {
   ModuleId module = -1;
+  ModuleId of = -1;            ///< what it changes: stages without it do without the statement
+  std::string parameter;       ///< of `of`; "": the module
   std::string text;
   std::vector<std::string> imports;
   int axis = -1;
@@ -123,6 +125,7 @@ class StageSlicer {
   std::vector<ModuleId> partial_modules(int k) const;
   /// Does stage k hold the module at all?
   bool holds(int k, ModuleId) const;
+  bool holds(int k, ModuleId, const std::string& parameter) const;
   StageInterface interface(int k) const;
   /// New text of a method (from `def` to its end, decorators excluded, indentation of the original) of a partial module in
   /// stage k; nullopt when the method stays as it is. `render` gives edited text of original ranges.

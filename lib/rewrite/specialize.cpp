@@ -172,7 +172,7 @@ class Specializer {
     for (ModuleId each : family) frames.insert(frames.end(), frames_of_[static_cast<std::size_t>(each)].begin(), frames_of_[static_cast<std::size_t>(each)].end());
     merge(frames, v);
     for (const auto& s : edits_.init_statements)
-      if (s.module == m) v.init.push_back(&s);
+      if (s.module == m && (!sliced || (s.parameter.empty() ? stages_->holds(k, s.of) : stages_->holds(k, s.of, s.parameter)))) v.init.push_back(&s);
     v.redirects = redirects({0, source}, k, sliced);
     if (!v.sliced && m != 0 && v.verdicts.empty() && v.init.empty() && looks_up(v, mod)) return instance_memo_[memo] = intern(std::move(v));
     if (!v.sliced && m != 0 && v.verdicts.empty() && unchanged(v.redirects) && v.init.empty()) return -1;

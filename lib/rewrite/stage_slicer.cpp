@@ -180,6 +180,12 @@ std::vector<ModuleId> StageSlicer::partial_modules(int k) const {
 
 bool StageSlicer::holds(int k, ModuleId m) const { return !impl_->use || (impl_->has(k) && impl_->use->holds(k, m)); }
 
+bool StageSlicer::holds(int k, ModuleId m, const std::string& parameter) const {
+  if (!holds(k, m) || !impl_->use) return holds(k, m);
+  const auto partly = partial_modules(k);
+  return std::find(partly.begin(), partly.end(), m) == partly.end() || impl_->use->holds(k, Named{m, parameter});
+}
+
 StageInterface StageSlicer::interface(int k) const {
   StageInterface out;
   if (!impl_->has(k)) return out;

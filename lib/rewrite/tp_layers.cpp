@@ -432,7 +432,7 @@ void Layers::emit_constructor(const LayerPlan& p) {
   if (p.by_statement) {
     auto [owner, path] = late_place(p.module);
     std::string arguments = appended(p);
-    ctx_.out.init_statements.push_back({owner, fmt::format("{0} = parallel_layer({0}, {1}{2}{3})", path, p.generated_class, arguments.empty() ? "" : ", ", arguments),
+    ctx_.out.init_statements.push_back({owner, p.module, "", fmt::format("{0} = parallel_layer({0}, {1}{2}{3})", path, p.generated_class, arguments.empty() ? "" : ", ", arguments),
                                         {"parallel_layer", p.generated_class}, p.axis});
     return;
   }
@@ -480,7 +480,7 @@ void Layers::emit(const std::vector<Need>& needs) {
     v.why = m.fqn + ": each rank draws for its own slice";
     if (late_dropouts_.count(d)) {
       auto [owner, path] = late_place(d);
-      ctx_.out.init_statements.push_back({owner, fmt::format("{0} = parallel_layer({0}, ShardedDropout)", path), {"parallel_layer", "ShardedDropout"}, v.axis});
+      ctx_.out.init_statements.push_back({owner, d, "", fmt::format("{0} = parallel_layer({0}, ShardedDropout)", path), {"parallel_layer", "ShardedDropout"}, v.axis});
       continue;
     }
     ctx_.decide(made.construct_call, Purpose::Callee, v);

@@ -106,7 +106,7 @@ void Layers::emit_in_place(ModuleId id) {
     const auto& owner = ctx_.trace.module(up);
     if (owner.builtin || ctx_.made(up).init_frame < 0) continue;
     std::string path = attribute_path(ctx_.trace, up, id);
-    ctx_.out.init_statements.push_back({up, fmt::format("shard_module(self{}{}{})", path.empty() || path[0] == '[' ? "" : ".", path, arguments), {"shard_module"}, p.axis});
+    ctx_.out.init_statements.push_back({up, id, "", fmt::format("shard_module(self{}{}{})", path.empty() || path[0] == '[' ? "" : ".", path, arguments), {"shard_module"}, p.axis});
     return;
   }
   ctx_.refuse(p.axis, made.construct_call ? made.construct_call->range : Range{}, fmt::format("{} is built by code that cannot be edited", m.fqn));
@@ -132,7 +132,7 @@ void Layers::emit_parameters(ModuleId id) {
   if (late.empty()) return;
   int axis = ctx_.axis_of(late.front()->tensor);
   if (ctx_.made(id).init_frame < 0) ctx_.refuse(axis, Range{}, fmt::format("{}.{} is made by code that cannot be edited", m.fqn, late.front()->attr));
-  else ctx_.out.init_statements.push_back({id, fmt::format("shard_module(self{})", cut_arguments(ctx_, late)), {"shard_module"}, axis});
+  else ctx_.out.init_statements.push_back({id, id, "", fmt::format("shard_module(self{})", cut_arguments(ctx_, late)), {"shard_module"}, axis});
 }
 
 void Layers::emit_grad_sums() {
@@ -188,7 +188,7 @@ void Layers::emit_grad_sums() {
         std::string path = attribute_path(ctx_.trace, up, m.id);
         std::string target = is_identifier(r.attr) ? fmt::format("self{}{}.{}", path.empty() || path[0] == '[' ? "" : ".", path, r.attr)
                                                    : fmt::format("self{}{}[{}]", path.empty() || path[0] == '[' ? "" : ".", path, r.attr);
-        ctx_.out.init_statements.push_back({up, fmt::format("sum_gradients_over_tp({})", target), {"sum_gradients_over_tp"}, axis});
+        ctx_.out.init_statements.push_back({up, m.id, r.attr, fmt::format("sum_gradients_over_tp({})", target), {"sum_gradients_over_tp"}, axis});
         placed = true;
       }
       if (!placed) ctx_.refuse(axis, Range{}, fmt::format("{}.{} needs the sum of its gradients and is made by code that cannot be edited", m.fqn, r.attr));

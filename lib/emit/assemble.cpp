@@ -163,7 +163,7 @@ std::string Assembler::import_line(const program::Module& origin, const std::str
     for (const auto& i : s->imports) {
       if ((i.asname.empty() ? i.name : i.asname) != name) continue;
       const program::Module* m = loader_.load(from);
-      if (m && options_.copied(*m) && !binders(*m, i.name).empty() && (i.asname.empty() || i.asname == i.name)) { *local = m; *local_name = i.name; return ""; }
+      if (m && options_.copied(*m) && !binders(*m, i.name).empty()) { *local = m; *local_name = i.name; return ""; }
       return "from " + from + " import " + i.name + (i.asname.empty() || i.asname == i.name ? "" : " as " + i.asname);
     }
   }
@@ -171,23 +171,71 @@ std::string Assembler::import_line(const program::Module& origin, const std::str
   return "from " + origin.name + " import " + name;
 }
 
-void Assembler::need(Unit& u, const std::string& name, const program::Module& origin) {
-  if (u.pieces.count(name)) return;
+std::string Assembler::bind(Unit& u, const std::string& wanted, const std::string& identity) {
+  std::string& name = u.called[identity];
+  if (!name.empty()) return name;
+  name = wanted;
+  for (int n = 2; u.bound.count(name) > 0; ++n) name = wanted + "_" + std::to_string(n);
+  u.bound[name] = identity;
+  return name;
+}
+
+std::string Assembler::bind_from(Unit& u, const std::string& wanted, const std::string& target, const std::string& name) {
+  const std::string as = bind(u, wanted, "from " + target + " import " + name);
+  u.relative[target].insert(name == as ? name : name + " as " + as);
+  return as;
+}
+
+std::string Assembler::need(Unit& u, const std::string& name, const program::Module& origin) {
+  if (u.path == file_of(origin) && u.pieces.count(name)) return name;
   const program::Module* local = nullptr;
   std::string local_name;
   std::string line = import_line(origin, name, &local, &local_name);
   if (local) {
     copy_definition(*local, local_name);
-    std::string target = file_of(*local);
-    if (target != u.path) u.relative[target].insert(local_name);
-    return;
+    const std::string target = file_of(*local);
+    return target == u.path ? local_name : bind_from(u, name, target, local_name);
   }
-  if (line.empty()) return;  // a builtin, or a name nobody binds: as in the original
-  auto [it, fresh] = u.bound.emplace(name, line);
-  if (!fresh && as_from_import(it->second) == as_from_import(line)) return;
-  if (!fresh && error_.empty())
-    error_ = "the name " + name + " means two things in " + u.path + " (" + it->second + " / " + line + ")";
-  u.absolute.insert(line);
+  if (line.empty()) return name;  // a builtin, or a name nobody binds: as in the original
+  const auto as = line.find(" as ");
+  if (line.rfind("import ", 0) == 0 && as == std::string::npos) {  // `import a.b` and `import a.c` both say what `a` is
+    const std::string found = bind(u, name, "import " + name);
+    u.absolute.insert(line);
+    if (found != name) u.absolute.insert("import " + name + " as " + found);
+    return found;
+  }
+  const std::string what = as_from_import(line);
+  const std::string thing = what.substr(0, what.find(" as ")), found = bind(u, name, thing);
+  // The line as the original writes it, where its name holds.
+  if (found == name) u.absolute.insert(u.lines.emplace(name, line).first->second);
+  else u.absolute.insert(thing + " as " + found);
+  return found;
+}
+
+std::pair<const program::Module*, std::string> Assembler::resolve(const program::Module& origin, const std::string& name) {
+  const program::Module* m = &origin;
+  std::string n = name;
+  for (int hops = 0; m && hops < 20; ++hops) {
+    const auto& list = binders(*m, n);
+    const Stmt* s = list.empty() ? nullptr : list.back();
+    if (s && s->kind != StmtKind::ImportFrom) return {m, n};
+    const program::Module* next = nullptr;
+    for (const Stmt* by : m->body) {
+      if (by->kind != StmtKind::ImportFrom || (s && by != s)) continue;
+      for (const auto& i : by->imports) {
+        const bool star = !s && i.name == "*";
+        if (!star && (i.asname.empty() ? i.name : i.asname) != n) continue;
+        const program::Module* from = loader_.load(absolute_module(*m, *by));
+        if (!from || (star && binders(*from, n).empty())) continue;
+        next = from;
+        if (!star) n = i.name;
+        break;
+      }
+      if (next) break;
+    }
+    m = next;
+  }
+  return {nullptr, n};
 }
 
 void Assembler::copy_definition(const program::Module& m, const std::string& name) {
@@ -240,17 +288,69 @@ void Assembler::place(int index) {
   u.pieces[d.name] = {d.range.begin, d.text, d.stage};
 }
 
+/// What a free name of a definition's text is called in the file that holds it.
+std::string Assembler::name_of(Unit& u, const rewrite::Definition& d, const std::string& n, const std::map<std::string, int>& refs_of_file) {
+  auto definition = [&](int index) {
+    const std::string& target = path_of_[static_cast<std::size_t>(index)];
+    return target == u.path ? n : bind_from(u, n, target, n);
+  };
+  if (auto r = d.refs.find(n); r != d.refs.end()) return definition(r->second);
+  if (n == d.name) return n;
+  if (auto r = refs_of_file.find(n); r != refs_of_file.end()) {
+    const auto& other = spec_.definitions[static_cast<std::size_t>(r->second)];
+    if (resolve(*d.origin, n) == std::pair<const program::Module*, std::string>(other.origin, other.original)) return definition(r->second);
+  }
+  if (d.runtime.count(n)) {
+    const std::string as = bind(u, n, "runtime " + n);
+    u.runtime.insert(as == n ? n : n + " as " + as);
+    return as;
+  }
+  for (const auto& line : d.plain_imports)
+    if (line.size() > n.size() && line.compare(line.size() - n.size() - 1, n.size() + 1, " " + n) == 0) {
+      const std::string as = bind(u, n, as_from_import(line));
+      u.plain.insert(as == n ? line : line + " as " + as);
+      return as;
+    }
+  if (python_builtins().count(n) && binders(*d.origin, n).empty()) return n;
+  return need(u, n, *d.origin);
+}
+
+/// The text with free names replaced; an error where a name of the same spelling belongs to a function inside.
+support::Expected<std::string> Assembler::with_names(const program::Module& parsed, const std::string& text, const std::map<std::string, std::string>& names) const {
+  std::map<std::uint32_t, std::pair<std::uint32_t, std::string>> edits;
+  std::string clash;
+  auto parameters = [&](const program::Function* f) {
+    for (const auto& p : f->parameters)
+      if (names.count(p.name)) clash = p.name;
+  };
+  program::walk(parsed.body, [&](const Stmt* s) {
+    if (s->kind == StmtKind::FunctionDef) parameters(s->function);
+    return true;
+  });
+  program::walk_exprs(parsed.body, [&](const program::Expr* e) {
+    if (e->kind == program::ExprKind::Lambda && e->function) parameters(e->function);
+    if (e->kind == program::ExprKind::Name)
+      if (auto n = names.find(e->text); n != names.end()) edits[e->range.begin] = {e->range.end, n->second};
+    return true;
+  });
+  if (!clash.empty())
+    return support::failure("the name " + clash + " means two things in the generated file: a module's and a parameter's. Rename the parameter in the original, or the import", parsed.body.front()->range, "generate");
+  std::string out = text;
+  for (auto e = edits.rbegin(); e != edits.rend(); ++e) out.replace(e->first, e->second.first - e->first, e->second.second);
+  return out;
+}
+
 support::Expected<std::vector<File>> Assembler::files() {
   for (std::size_t i = 0; i < spec_.definitions.size(); ++i) place(static_cast<int>(i));
-  // A name has one meaning in a file: where one definition constructs the generated class, the others' annotations and
-  // isinstance tests speak of that one too.
+  for (auto& [path, u] : units_)
+    for (const auto& [name, piece] : u.pieces) bind(u, name, "from " + path + " import " + name);
+  // Where one definition constructs the generated class, the others' annotations and isinstance tests of the same file speak of
+  // that one too.
   std::map<std::string, std::map<std::string, int>> refs_of_file;
   for (std::size_t i = 0; i < spec_.definitions.size(); ++i) refs_of_file[path_of_[i]].insert(spec_.definitions[i].refs.begin(), spec_.definitions[i].refs.end());
   for (std::size_t i = 0; i < spec_.definitions.size(); ++i) {
     const auto& d = spec_.definitions[i];
     Unit& u = unit(path_of_[i], d.origin);
-    program::Arena arena;
-    support::Diagnostics diags;
     const program::Module* parsed = loader_.parse("generated." + d.name, "<generated " + d.name + ">", d.text);
     if (!parsed->syntax_errors.empty()) {
       support::Diagnostic bad = support::failure("the generated text of " + d.name + " is not valid Python at " + sources_.describe(parsed->syntax_errors.front()) +
@@ -260,24 +360,16 @@ support::Expected<std::vector<File>> Assembler::files() {
     }
     program::NameSet reads;
     for (const auto* s : parsed->body) program::names_read(s, reads);
+    std::map<std::string, std::string> renamed;
     for (const auto& n : reads.names()) {
-      const auto& refs = refs_of_file[u.path];
-      if (auto r = refs.find(n); r != refs.end()) {
-        const std::string& target = path_of_[static_cast<std::size_t>(r->second)];
-        if (target != u.path) u.relative[target].insert(n);
-        continue;
-      }
-      if (n == d.name) continue;
-      if (d.runtime.count(n)) { u.runtime.insert(n); continue; }
-      bool plain = false;
-      for (const auto& line : d.plain_imports)
-        if (line.size() > n.size() && line.substr(line.size() - n.size()) == n) u.plain.insert(line), plain = true;
-      if (plain) continue;
-      if (python_builtins().count(n) && binders(*d.origin, n).empty()) continue;
-      need(u, n, *d.origin);
+      const std::string found = name_of(u, d, n, refs_of_file[u.path]);
+      if (found != n) renamed[n] = found;
     }
+    if (renamed.empty()) continue;
+    auto text = with_names(*parsed, d.text, renamed);
+    if (!text) return text.error();
+    u.pieces[d.name].text = std::move(*text);
   }
-  if (!error_.empty()) return support::failure(error_);
   std::vector<File> out;
   std::set<std::string> folders;
   for (auto& [path, u] : units_) {
@@ -294,7 +386,7 @@ support::Expected<std::vector<File>> Assembler::files() {
     for (const auto& l : u.absolute)
       if (l.rfind("import ", 0) != 0) imports += l + "\n";
     std::map<std::string, std::set<std::string>> used;
-    for (const auto& n : u.runtime) used[options_.target->where(n)].insert(n);
+    for (const auto& n : u.runtime) used[options_.target->where(n.substr(0, n.find(' ')))].insert(n);
     for (const auto& [module, runtime] : used) {
       imports += "from " + module + " import ";
       std::string names;
@@ -360,7 +452,7 @@ std::vector<std::string> Assembler::imports_for(const std::set<std::string>& nam
     std::string line = import_line(origin, n, &local, &local_name);
     if (local) {
       copy_definition(*local, local_name);
-      out.push_back("from " + relative_module("__init__.py", file_of(*local)) + " import " + local_name);
+      out.push_back("from " + relative_module("__init__.py", file_of(*local)) + " import " + local_name + (local_name == n ? "" : " as " + n));
     } else if (!line.empty()) {
       out.push_back(line);
     } else if (n == "torch") out.push_back("import torch");

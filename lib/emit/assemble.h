@@ -58,11 +58,20 @@ class Assembler {
     std::map<std::string, Piece> pieces;     ///< by name
     std::set<std::string> absolute, runtime, plain, future;
     std::map<std::string, std::set<std::string>> relative;  ///< path → names
-    std::map<std::string, std::string> bound;               ///< name → import line (clash detection)
+    std::map<std::string, std::string> lines;               ///< name → its import as the original writes it
+    std::map<std::string, std::string> bound, called;       ///< name → what it means; the other way round
   };
   Unit& unit(const std::string& path, const program::Module* origin);
   void place(int definition);
-  void need(Unit& u, const std::string& name, const program::Module& origin);
+  /// Makes `name` of `origin` known in the file; returns what it is called there: another name where `name` means something else already.
+  std::string need(Unit& u, const std::string& name, const program::Module& origin);
+  /// The name in the file of what `identity` says; `wanted` where that is free.
+  static std::string bind(Unit& u, const std::string& wanted, const std::string& identity);
+  std::string bind_from(Unit& u, const std::string& wanted, const std::string& target, const std::string& name);
+  std::string name_of(Unit& u, const rewrite::Definition& d, const std::string& n, const std::map<std::string, int>& refs_of_file);
+  support::Expected<std::string> with_names(const program::Module& parsed, const std::string& text, const std::map<std::string, std::string>& names) const;
+  /// Module and name of the definition that `name` of `origin` stands for, imports followed; nullptr: not to be told.
+  std::pair<const program::Module*, std::string> resolve(const program::Module& origin, const std::string& name);
   void copy_registered(const program::Module& m, const std::string& name);
   void copy_definition(const program::Module& m, const std::string& name);
   std::string file_of(const program::Module& m) const;
@@ -82,7 +91,6 @@ class Assembler {
   std::map<std::string, std::string> dotted_;  ///< path → module, in place only
   std::map<const program::Module*, std::map<std::string, std::vector<const program::Stmt*>>> index_;
   std::set<std::pair<const program::Module*, std::string>> copied_;
-  std::string error_;
 };
 
 std::string package_of(const program::Module&);

@@ -439,10 +439,10 @@ class Specializer {
       const std::string base = target_.in_place ? "" : c->class_def ? "Parallel" : "_parallel";
       for (std::size_t i = 0; i < list.size(); ++i) variants_[static_cast<std::size_t>(list[i])].suffix = base + (i ? std::to_string(i + 1) : "");
     }
-    std::map<std::pair<const Container*, int>, int> staged;
+    std::map<std::pair<std::string, int>, int> staged;   // by name: classes of several modules meet in one stage file
     for (auto& v : variants_)
       if (v.stage >= 0) {
-        int n = staged[{v.container, v.stage}]++;
+        int n = staged[{v.container->name, v.stage}]++;
         v.suffix = "_stage" + std::to_string(v.stage) + (n ? "_" + std::to_string(n + 1) : "");
       }
   }

@@ -150,12 +150,9 @@ support::Expected<Recheck> check_in(const TemporaryFolder& folder, const Analysi
         if (int d = a.sharding.sharded_dim(x.id); d >= 0) watcher.sharded_inputs[name].insert(d);
         receive += name + ", ";
       }
-      for (const auto& want : face.needs_inputs)
-        for (const auto& given : a.file.job.inputs)
-          if (given.first == want) {
-            job.inputs.push_back(given);
-            call += want + "=" + want + ", ";
-          }
+      // All of the job's: one may be written in terms of another (labels: =input_ids).
+      for (const auto& given : a.file.job.inputs) job.inputs.push_back(given);
+      for (const auto& want : face.needs_inputs) call += want + "=" + want + ", ";
       job.call = k == 0 ? fmt::format("model({})", call) : fmt::format("(model.set_input_tensor(({})), model({}))[1]", receive, call);
       if (k == 0) job.inputs = a.file.job.inputs, job.call = "", job.keyword = a.file.job.keyword;
       if (!a.file.job.call.empty()) {
@@ -163,8 +160,6 @@ support::Expected<Recheck> check_in(const TemporaryFolder& folder, const Analysi
         auto own = stage_call(a.file.job.call, t.module(0), face.needs_inputs, k == 0 ? "" : fmt::format("(model.set_input_tensor(({})), ", receive), last, in.loader, sm);
         if (!own) return own.error();
         job.call = *own;
-        for (const auto& given : a.file.job.inputs)
-          if (std::none_of(job.inputs.begin(), job.inputs.end(), [&](const auto& i) { return i.first == given.first; })) job.inputs.push_back(given);
       }
     } else {
       job.inputs = a.file.job.inputs;

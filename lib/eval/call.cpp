@@ -243,12 +243,28 @@ Value In::Impl::construct(ClassObj* c, CallInfo& info) {
   return self;
 }
 
+/// A number that came out of a function written in C++ comes from the sizes among its arguments, unless the function says how.
+Value In::Impl::from_sizes(Value result, const CallInfo& info) {
+  if ((!result.is(Kind::Int) && !result.is(Kind::Float)) || result.sym()) return result;
+  const double r = result.as_double();
+  Value from;
+  auto see = [&](const Value& v) {
+    if (!v.is_number() || !v.sym()) return;
+    from = from.set() ? Value::real(r, in.sym(model::Sym::Other, from, v, r)) : v;
+  };
+  for (const Value& v : info.args) see(v);
+  for (const auto& k : info.kwargs) see(k.value);
+  if (!from.set()) return result;
+  const model::Sym* s = in.sym(model::Sym::Other, from, Value::none(), r);
+  return result.is(Kind::Int) ? Value::integer(result.as_int(), s) : Value::real(r, s);
+}
+
 Value In::call(const Value& f, CallInfo& info) {
   switch (f.kind()) {
     case Kind::Function: return impl_->call_function(f.as<FunctionObj>(), info);
     case Kind::Native:
       impl_->tick_step(info.call);
-      try { return f.as<NativeObj>()->fn(*this, info); }
+      try { return impl_->from_sizes(f.as<NativeObj>()->fn(*this, info), info); }
       catch (const std::out_of_range&) {}  // a native that took a missing argument with at()
       raise("TypeError", f.as<NativeObj>()->name + "() is missing an argument", info.call);
     case Kind::BoundMethod: {

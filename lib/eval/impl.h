@@ -116,6 +116,7 @@ struct Interpreter::Impl {
 
   // call.cpp
   Value call_function(FunctionObj* f, CallInfo& info);
+  Value from_sizes(Value result, const CallInfo& info);
   void bind_function(FunctionObj* f, const CallInfo& info, NameMap& vars, std::vector<const Expr*>* exprs);
   Value construct(ClassObj* c, CallInfo& info);
   Value yield_value(const Value& v);

@@ -119,7 +119,61 @@ Value reduce(In& in, A* a, const Value& axis, const std::function<double(double,
   return scalar_or(in, make(in, shape, out, type));
 }
 
+/// Numbers in a value that were made from sizes of tensors.
+void sized(In& in, const Value& v, std::vector<Value>& out) {
+  if (v.is_number() && v.sym()) out.push_back(v);
+  else if (v.is(Kind::Tuple) || v.is(Kind::List))
+    for (const Value& x : in.to_vector(v)) sized(in, x, out);
+}
+
+/// Arrays hold numbers only: that a size went into one is noted, as a question whose answer depends on it.
+void note_sizes(In& in, const std::vector<Value>& from, Range where) {
+  for (const Value& v : from) in.guard("numpy", v, Value::none(), true, where);
+}
+
+/// What numpy made of numbers, some of which came from sizes, is one that came from them.
+Value with_sizes(In& in, const std::string& name, const CallInfo& c, const Value& result) {
+  using S = model::Sym;
+  std::vector<Value> from;
+  for (const Value& v : c.args) sized(in, v, from);
+  for (const auto& k : c.kwargs) sized(in, k.value, from);
+  if (from.empty() || result.is_unknown()) return result;
+  if (!result.is_number()) {
+    if (array_of(result)) note_sizes(in, from, in.range_of(c.call));
+    return result;
+  }
+  if (result.sym()) return result;
+  const double r = result.as_double();
+  const model::Sym* s = nullptr;
+  static const std::map<std::string, S::Kind> binary{{"add", S::Add}, {"subtract", S::Sub}, {"multiply", S::Mul}, {"divide", S::TrueDiv}, {"true_divide", S::TrueDiv}, {"power", S::Pow},
+                                                     {"mod", S::Mod}, {"floor_divide", S::FloorDiv}, {"maximum", S::Max}, {"minimum", S::Min}};
+  const bool one = c.args.size() == 1 && c.kwargs.empty();
+  if (name == "sqrt" && one) s = in.sym(S::Pow, c.args[0], Value::real(0.5), r);
+  else if (auto b = binary.find(name); b != binary.end() && c.args.size() == 2 && c.args[0].is_number() && c.args[1].is_number()) s = in.sym(b->second, c.args[0], c.args[1], r);
+  else if ((name == "prod" || name == "sum") && one && (c.args[0].is(Kind::Tuple) || c.args[0].is(Kind::List))) {
+    const auto items = in.to_vector(c.args[0]);
+    Value all = items.front();
+    for (std::size_t i = 1; i < items.size() && all.is_number() && items[i].is_number(); ++i) {
+      const double v = name == "prod" ? all.as_double() * items[i].as_double() : all.as_double() + items[i].as_double();
+      all = Value::real(v, in.sym(name == "prod" ? S::Mul : S::Add, all, items[i], v));
+    }
+    if (all.is_number() && all.as_double() == r) s = all.sym();
+  }
+  if (!s) {
+    Value all = from.front();
+    for (std::size_t i = 1; i < from.size(); ++i) all = Value::real(r, in.sym(S::Other, all, from[i], r));
+    s = in.sym(S::Other, all, Value::none(), r);
+  }
+  return result.is(Kind::Float) ? Value::real(r, s) : result.is(Kind::Bool) ? Value::boolean(result.as_bool(), s) : Value::integer(result.as_int(), s);
+}
+
 Value arithmetic(In& in, std::string_view op, const Value& x, const Value& y) {
+  if (array_of(x) || array_of(y)) {
+    std::vector<Value> from;
+    sized(in, x, from);
+    sized(in, y, from);
+    note_sizes(in, from, {});
+  }
   A *a = to_array(in, x), *b = to_array(in, y);
   if (!a || !b) return {};
   bool ints = a->type != 'f' && b->type != 'f';
@@ -303,7 +357,7 @@ void register_numpy(Interpreter& in) {
       m.env.vars.get(n).as<ClassObj>()->dict.set("__new__", nw);
     }
     auto def = [&](const std::string& name, std::function<Value(In&, CallInfo&)> f) {
-      i.def(m, name, [f, name](In& in, CallInfo& c) -> Value { Value u = unsure(in, c, name.c_str()); if (u.set()) return u; if (c.args.empty() && c.kwargs.empty()) in.raise("TypeError", name + "() missing required arguments", c.call); return f(in, c); });
+      i.def(m, name, [f, name](In& in, CallInfo& c) -> Value { Value u = unsure(in, c, name.c_str()); if (u.set()) return u; if (c.args.empty() && c.kwargs.empty()) in.raise("TypeError", name + "() missing required arguments", c.call); return with_sizes(in, name, c, f(in, c)); });
     };
     auto arr = [](In& in, CallInfo& c, std::size_t k) -> A* { return k < c.args.size() ? to_array(in, c.args[k]) : nullptr; };
     auto opaque = [](In& in, CallInfo& c) { return in.unknown("numpy value that is not followed", c.call); };

@@ -174,6 +174,7 @@ Value In::Impl::seq_binary(std::string_view op, const Value& a, const Value& b, 
     if (is_seq(s)) {
       std::vector<Value> out;
       const auto& items = s.as<SeqObj>()->items;
+      in.guard("repeat", n, Value::none(), true, {});   // how long the list is
       for (std::int64_t i = 0; i < n.as_int(); ++i) { steps += static_cast<std::int64_t>(items.size()); out.insert(out.end(), items.begin(), items.end()); }
       if (inplace && s.is(Kind::List)) { s.as<SeqObj>()->items = std::move(out); return s; }
       return in.make<SeqObj>(s.kind(), std::move(out));

@@ -21,7 +21,8 @@ Value narrow_to(Call& c, TensorId t, int dim, std::int64_t start, std::int64_t l
 std::vector<TensorId> split_into(const Call& c, const std::string& name, TensorId t, int dim, const Shape& sizes, std::vector<model::SizeArg> args, const program::Expr* operand);
 TensorId concat_of(const Call& c, const std::string& name, const std::vector<Value>& tensors, int dim, const std::vector<const program::Expr*>& exprs);
 /// A created tensor.
-Value created(Call& c, const Domain::Sizes& sizes, DType dtype, std::optional<double> fill, int first_dim = 0);
+Value created(Call& c, const Domain::Sizes& sizes, DType dtype, std::optional<double> fill, int first_dim = 0,
+              const std::vector<model::ScalarArg>& scalars = {});
 
 // Tables of the families.
 using Table = std::vector<std::pair<std::string_view, Compute>>;

@@ -175,6 +175,7 @@ Value Domain::execute(const rules::OpRule& rule, const std::string& qualified, C
   }
   bool inplace = qualified.back() == '_' && qualified.ends_with("__") == false;
   Call c{*this, in, rule, rule.names[0], *signature, info, signature->bind(in, info), in.site(info.call), inplace};
+  const std::size_t before = in.trace.ops.size();
   Value result;
   if (!rule.compute.empty()) {
     auto at = compute_functions().find(rule.compute);
@@ -224,6 +225,8 @@ Value Domain::execute(const rules::OpRule& rule, const std::string& qualified, C
       result = outs.size() == 1 ? wrap(outs[0]) : wrap(outs);
     }
   }
+  static const std::set<std::string> numbers_enter{"masked_fill", "clamp", "fill_", "where", "tensor", "add", "rsub", "baddbmm"};   // the others take sizes, too, and say themselves what enters
+  if (in.trace.ops.size() > before && (rule.compute.empty() || numbers_enter.count(rule.compute))) note_numbers(c, before);
   if (c.inplace && result.is(Kind::Tensor) && !c.args.values.empty() && c.args.values[0].is(Kind::Tensor)) {
     Value target = c.args.values[0];
     if (target.obj() != result.obj()) {
@@ -234,6 +237,25 @@ Value Domain::execute(const rules::OpRule& rule, const std::string& qualified, C
     return target;
   }
   return result;
+}
+
+/// Numbers made from sizes that enter the operations recorded since `first` and that none of them speaks of yet.
+void Domain::note_numbers(Call& c, std::size_t first) {
+  auto known = [&](const model::Sym* s) {
+    for (std::size_t o = first; o < in.trace.ops.size(); ++o) {
+      const model::Op& op = in.trace.ops[o];
+      for (const auto& a : op.size_args)
+        if (std::find(a.syms.begin(), a.syms.end(), s) != a.syms.end()) return true;
+      for (const auto& a : op.scalar_args)
+        if (a.sym == s) return true;
+    }
+    return false;
+  };
+  auto note = [&](const Value& v, const program::Expr* e) {
+    for (auto& s : scalars(v, c.site.direct ? e : nullptr))
+      if (!known(s.sym)) in.trace.ops.back().scalar_args.push_back(s);
+  };
+  for (std::size_t i = 0; i < c.args.values.size(); ++i) note(c.args.values[i], i < c.args.exprs.size() ? c.args.exprs[i] : nullptr);
 }
 
 Value Domain::elementwise(Call& c, const std::vector<std::string>& params, Linearity linearity, std::optional<DType> dtype) {

@@ -343,7 +343,15 @@ std::vector<model::SizeArg> Domain::size_args(const Sizes& s, model::SizeArg::Ro
 
 std::vector<model::ScalarArg> Domain::scalars(const Value& v, const program::Expr* e) const {
   if (v.is_number() && v.sym()) return {{e, v.as_double(), v.sym()}};
-  return {};
+  std::vector<model::ScalarArg> out;
+  if (!v.is(Kind::Tuple) && !v.is(Kind::List)) return out;
+  const auto& items = v.as<SeqObj>()->items;
+  // A place to write at is known where the list is written out.
+  const bool literal = e && (e->kind == program::ExprKind::Tuple || e->kind == program::ExprKind::List) && e->kids.size() == items.size() &&
+                       std::none_of(e->kids.begin(), e->kids.end(), [](const auto* k) { return k->kind == program::ExprKind::Starred; });
+  for (std::size_t i = 0; i < items.size(); ++i)
+    for (auto& s : scalars(items[i], literal ? e->kids[i] : nullptr)) out.push_back(s);
+  return out;
 }
 
 std::optional<DType> Domain::as_dtype(const Value& v) const {

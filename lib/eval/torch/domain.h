@@ -145,6 +145,7 @@ class Domain final : public TensorHooks {
   TensorId expand(const std::string& name, const Site& site, TensorId t, Shape shape, std::vector<model::SizeArg> sizes = {}, const program::Expr* operand = nullptr);
   TensorId cast(const std::string& name, const Site& site, TensorId t, DType dtype, const program::Expr* operand = nullptr);
   /// Element-wise over operands (tensors or numbers), broadcast.
+  void note_numbers(Call& c, std::size_t first);
   Value elementwise(Call& c, const std::vector<std::string>& params, model::Linearity linearity, std::optional<DType> dtype = {});
   Value elementwise(const Call& c, const std::string& name, const std::vector<Value>& operands, const std::vector<std::string>& params,
                     const std::vector<const program::Expr*>& exprs, model::Linearity linearity, std::optional<DType> dtype);
@@ -162,6 +163,7 @@ class Domain final : public TensorHooks {
   std::optional<std::int64_t> integer(const Value& v) const;
   std::optional<double> number(const Value& v) const;
   std::optional<std::vector<std::int64_t>> integers(const Value& v) const;
+  /// Numbers in a value (lists and tuples, too) that come from sizes.
   std::vector<model::ScalarArg> scalars(const Value& v, const program::Expr* e) const;
   DType promote(const std::vector<Value>& operands) const;
   Value dtype_value(DType d) const { return dtype_objects.at(d); }

@@ -148,12 +148,15 @@ Value m_complex(Domain& d, CallInfo& info) {
 }
 Value m_element_size(Domain& d, CallInfo& info) { return Value::integer(model::bytes_of(d.tensor(d.id(info.args[0])).dtype)); }
 Value m_stride(Domain& d, CallInfo& info) {
-  const Shape s = d.shape(d.id(info.args[0]));
+  const TensorId t = d.id(info.args[0]);
+  const Shape s = d.shape(t);
   std::vector<Value> out(s.size());
-  std::int64_t n = 1;
+  Value n = Value::integer(1);
   for (std::size_t i = s.size(); i-- > 0;) {
-    out[i] = Value::integer(n);
-    n *= s[i];
+    out[i] = n;
+    const Value size = d.dim_of(t, static_cast<int>(i), info.call);
+    const std::int64_t product = n.as_int() * s[i];
+    n = Value::integer(product, d.in.sym(model::Sym::Mul, n, size, static_cast<double>(product)));
   }
   if (info.args.size() > 1)
     if (auto k = d.integer(info.args[1]); k && !s.empty()) return out[static_cast<std::size_t>(*k < 0 ? *k + static_cast<std::int64_t>(s.size()) : *k)];

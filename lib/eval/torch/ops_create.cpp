@@ -10,15 +10,18 @@ using model::Linearity;
 using model::Prim;
 using model::SizeArg;
 
-Value created(Call& c, const Domain::Sizes& sizes, DType dtype, std::optional<double> fill, int first_dim) {
+Value created(Call& c, const Domain::Sizes& sizes, DType dtype, std::optional<double> fill, int first_dim, const std::vector<model::ScalarArg>& scalars) {
   for (auto n : sizes.values)
     if (n < 0) c.in.raise("RuntimeError", "Trying to create tensor with negative dimension " + std::to_string(n), c.info.call);
   Build b = c.build(Prim::Create);
   b.op.linearity = Linearity::Nonlinear;
   b.gradient = false;
   b.op.size_args = c.d.size_args(sizes, SizeArg::Dim, first_dim);
-  if (!c.site.direct)
+  b.op.scalar_args = scalars;
+  if (!c.site.direct) {
     for (auto& a : b.op.size_args) a.expr = nullptr;
+    for (auto& a : b.op.scalar_args) a.expr = nullptr;
+  }
   Out out{sizes.values, dtype, {}};
   for (std::size_t i = 0; i < sizes.values.size(); ++i) out.ones.push_back(sizes.values[i] == 1 && !sizes.syms[i] && sizes.exprs[i] && sizes.exprs[i]->kind == program::ExprKind::Int);
   TensorId t = b.done({out})[0];
@@ -58,7 +61,7 @@ DType type_of_number(Call& c, const Value& v) {
 Value full(Call& c) {
   Domain::Sizes s = named_sizes(c, "size");
   if (s.unknown) return unknown_size(c);
-  return created(c, s, c.dtype().value_or(type_of_number(c, c.arg("fill_value"))), c.d.number(c.arg("fill_value")));
+  return created(c, s, c.dtype().value_or(type_of_number(c, c.arg("fill_value"))), c.d.number(c.arg("fill_value")), 0, c.d.scalars(c.arg("fill_value"), c.expr("fill_value")));
 }
 
 Value randint(Call& c) {
@@ -70,13 +73,17 @@ Value randint(Call& c) {
 }
 
 /// A one-dimensional tensor of known numbers.
-Value line(Call& c, std::int64_t n, DType dtype, std::vector<SizeArg> sizes, const std::function<double(std::int64_t)>& at) {
+Value line(Call& c, std::int64_t n, DType dtype, std::vector<SizeArg> sizes, const std::vector<const char*>& numbers, const std::function<double(std::int64_t)>& at) {
   Build b = c.build(Prim::Create);
   b.op.linearity = Linearity::Nonlinear;
   b.gradient = false;
   b.op.size_args = std::move(sizes);
-  if (!c.site.direct)
+  for (const char* p : numbers)
+    for (const auto& s : c.d.scalars(c.arg(p), c.expr(p))) b.op.scalar_args.push_back(s);
+  if (!c.site.direct) {
     for (auto& a : b.op.size_args) a.expr = nullptr;
+    for (auto& a : b.op.scalar_args) a.expr = nullptr;
+  }
   TensorId t = b.done({{{n}, dtype, {}}})[0];
   if (n <= max_values) {
     Values v;
@@ -101,7 +108,9 @@ Value arange(Call& c) {
   const Value& limit = one ? a : z;
   if (n > 0 && *start == 0 && *step == 1) sizes.push_back({SizeArg::Dim, 0, {n}, {limit.sym()}, c.args.exprs[static_cast<std::size_t>(c.signature.index(param))]});
   double s = *start, k = *step;
-  Value v = line(c, n, c.dtype().value_or(type), std::move(sizes), [s, k](std::int64_t i) { return s + static_cast<double>(i) * k; });
+  std::vector<const char*> numbers;
+  if (sizes.empty()) numbers = {"start", "end", "step"};
+  Value v = line(c, n, c.dtype().value_or(type), std::move(sizes), numbers, [s, k](std::int64_t i) { return s + static_cast<double>(i) * k; });
   return v;
 }
 
@@ -114,13 +123,13 @@ Value linspace(Call& c) {
   double base = c.real("base", 10.0);
   DType type = c.dtype().value_or(c.d.default_dtype);
   if (!a || !z) {
-    Value v = line(c, *n, type, std::move(sizes), [](std::int64_t) { return 0.0; });
+    Value v = line(c, *n, type, std::move(sizes), {"start", "end"}, [](std::int64_t) { return 0.0; });
     c.d.values.erase(c.d.id(v));
     return v;
   }
   double lo = *a, hi = *z, last = static_cast<double>(std::max<std::int64_t>(*n - 1, 1));
   std::int64_t count = *n;
-  return line(c, *n, type, std::move(sizes), [=](std::int64_t i) {
+  return line(c, *n, type, std::move(sizes), {"start", "end"}, [=](std::int64_t i) {
     // As PyTorch does it: from the start in the first half, from the end in the second.
     double step = (hi - lo) / last;
     double x = i < count / 2 || count == 1 ? lo + static_cast<double>(i) * step : hi - static_cast<double>(count - 1 - i) * step;
@@ -213,7 +222,6 @@ Value tensor(Call& c) {
     b.op.prim = Prim::Opaque;
     b.op.note = "tensor made from a list of tensors";
   }
-  if (data.is_number() && data.sym()) b.op.scalar_args.push_back({c.expr("data"), data.as_double(), data.sym()});
   type = c.dtype().value_or(type);
   TensorId t = b.done({{f.shape, type, {}}})[0];
   if (f.known) {
@@ -242,6 +250,7 @@ Value like(Call& c) {
   b.op.in = {labels};
   b.op.out = {labels};
   b.op.note = "values do not depend on the operand";
+  if (last_name(c.name) == "full_like") b.op.scalar_args = c.d.scalars(c.arg("fill_value"), c.expr("fill_value"));
   TensorId r = b.done({{source.shape, c.dtype().value_or(source.dtype), source.literal_one}})[0];
   std::optional<double> fill = fill_of(last_name(c.name));
   if (last_name(c.name) == "full_like") fill = c.d.number(c.arg("fill_value"));
@@ -262,7 +271,7 @@ Value new_like(Call& c) {
 Value new_full(Call& c) {
   Domain::Sizes s = named_sizes(c, "size");
   if (s.unknown) return unknown_size(c);
-  return created(c, s, c.dtype().value_or(c.d.tensor(c.tensor("input")).dtype), c.d.number(c.arg("fill_value")));
+  return created(c, s, c.dtype().value_or(c.d.tensor(c.tensor("input")).dtype), c.d.number(c.arg("fill_value")), 0, c.d.scalars(c.arg("fill_value"), c.expr("fill_value")));
 }
 
 Value new_tensor(Call& c) {

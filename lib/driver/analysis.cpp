@@ -167,7 +167,11 @@ support::Expected<bool> plan_again(Analysis& a, const ModelRequest& request, con
       } else {
         a.partition = pipeline::partition(t, po);
       }
-      if (!a.partition.error.empty()) return support::failure(a.partition.error, {}, "stages");
+      if (!a.partition.error.empty()) {
+        support::Diagnostic d = support::failure(a.partition.error, {}, "stages");
+        for (std::size_t i = 0; i < a.refused_cuts.size() && i < 3; ++i) d.notes.push_back({{}, fmt::format("{} place{}: {}", a.refused_cuts[i].second, a.refused_cuts[i].second == 1 ? "" : "s", a.refused_cuts[i].first)});
+        return d;
+      }
       if (!why.empty()) return support::failure("the stages cannot be written: " + why, {}, "stages");
       progress("deriving the edits");
       a.specialized = rewrite::specialize(t, a.edits, a.slicer.get(), want.grid.pp, sm, want.target);

@@ -151,8 +151,10 @@ support::Expected<Recheck> check_in(const TemporaryFolder& folder, const Analysi
         receive += name + ", ";
       }
       // All of the job's: one may be written in terms of another (labels: =input_ids).
-      for (const auto& given : a.file.job.inputs) job.inputs.push_back(given);
-      for (const auto& want : face.needs_inputs) call += want + "=" + want + ", ";
+      for (const auto& given : a.file.job.inputs) {
+        job.inputs.push_back(given);
+        if (std::find(face.needs_inputs.begin(), face.needs_inputs.end(), given.first) != face.needs_inputs.end()) call += given.first + "=" + given.first + ", ";
+      }
       job.call = k == 0 ? fmt::format("model({})", call) : fmt::format("(model.set_input_tensor(({})), model({}))[1]", receive, call);
       if (k == 0) job.inputs = a.file.job.inputs, job.call = "", job.keyword = a.file.job.keyword;
       if (!a.file.job.call.empty()) {

@@ -266,7 +266,10 @@ Value In::Impl::find_attr(const Value& v, std::string_view name, const Expr* sit
   }
   if ((cv.is(Kind::Instance) || cv.is(Kind::Host)) && in.type_of(cv)->lookup("__set__").set()) return bind(cv, v, c, site);
   if (v.is_object() && v.obj()->attrs)
-    if (const Value* x = v.obj()->attrs->find(name)) return *x;
+    if (const Value* x = v.obj()->attrs->find(name)) {
+      state_read(v.obj(), name, *x);
+      return *x;
+    }
   if (cv.is(Kind::Property)) {
     Value x = bind(cv, v, c, site);
     if (v.is_object()) {
@@ -334,6 +337,54 @@ void In::plain_setattr(const Value& v, std::string_view name, const Value& x) {
   if (name == "__class__" && x.is(Kind::Class)) { v.obj()->cls = x.as<ClassObj>(); return; }
   if (!v.obj()->attrs) v.obj()->attrs = &impl_->new_env(nullptr, nullptr)->vars;
   v.obj()->attrs->set(name, x);
+  if (!x.is_none()) impl_->state_written(v.obj(), name);
+}
+
+/// What a list or dict holds, to tell whether it was changed.
+static std::size_t contents_of(const Value& v) {
+  std::size_t h = 0;
+  auto mix = [&](const Value& x) { h = h * 1000003 + (x.is_object() ? std::hash<const void*>()(x.obj()) : std::hash<double>()(x.is_number() ? x.as_double() : 0)) + static_cast<std::size_t>(x.kind()) + 1; };
+  if (v.is(Kind::List))
+    for (const Value& x : v.as<SeqObj>()->items) mix(x);
+  else
+    for (const auto& e : v.as<DictObj>()->entries)
+      if (e.alive) mix(e.key), mix(e.value);
+  return h;
+}
+
+void In::Impl::state_written(Obj* owner, std::string_view name) {
+  if (in.init_phase || owner->late || (frame() && frame()->builtin)) return;
+  Changed& c = changed[{owner, std::string(name)}];
+  c.at = in.tick();
+  c.where = in.here();
+  c.state = static_cast<std::size_t>(-1);
+}
+
+void In::Impl::state_read(Obj* owner, std::string_view name, const Value& value) {
+  if (in.init_phase || owner->late) return;
+  const bool container = (value.is(Kind::List) || value.is(Kind::Dict) || value.is(Kind::Set)) && !value.obj()->late;
+  if (changed.empty() && !container) return;
+  auto at = changed.find({owner, std::string(name)});
+  if (at == changed.end()) {
+    if (!container || (frame() && frame()->builtin)) return;
+    at = changed.emplace(std::pair<const Obj*, std::string>(owner, name), Changed{}).first;
+    at->second.contents = contents_of(value);
+  }
+  Changed& c = at->second;
+  const model::Clock now = in.tick();
+  if (container) {
+    // Whoever changed it reached it through the read before this one.
+    const std::size_t contents = contents_of(value);
+    if (contents != c.contents) c = {c.seen, c.seen_where, contents, 0, {}, static_cast<std::size_t>(-1)};
+    c.seen = now;
+    c.seen_where = in.here();
+  }
+  if (c.at == 0) return;
+  if (c.state == static_cast<std::size_t>(-1)) {
+    c.state = in.trace.states.size();
+    in.trace.states.push_back({std::string(name), c.where, c.at, now});
+  }
+  in.trace.states[c.state].read = now;
 }
 
 void In::setattr(const Value& v, std::string_view name, const Value& x, const Expr* site) {

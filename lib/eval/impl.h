@@ -71,6 +71,8 @@ struct Interpreter::Impl {
   bool making_error = false;
   bool import_guard = false;                  ///< inside `try:` whose handlers catch ImportError
   std::vector<GeneratorObj*> generators;      ///< running ones, innermost last
+  struct Changed { model::Clock at = 0; Range where; std::size_t contents = 0; model::Clock seen = 0; Range seen_where; std::size_t state = static_cast<std::size_t>(-1); };
+  std::map<std::pair<const Obj*, std::string>, Changed> changed;   ///< attributes of objects made while the model was built, once it runs
   std::set<std::pair<std::uint64_t, std::string>> noted;
   std::deque<ActiveFrame> module_frames;
   std::unordered_map<const Env*, ClassObj*> class_of_scope;  ///< class body scopes: what super() without arguments starts from
@@ -117,6 +119,8 @@ struct Interpreter::Impl {
   // call.cpp
   Value call_function(FunctionObj* f, CallInfo& info);
   Value from_sizes(Value result, const CallInfo& info);
+  void state_written(Obj* owner, std::string_view name);
+  void state_read(Obj* owner, std::string_view name, const Value& value);
   void bind_function(FunctionObj* f, const CallInfo& info, NameMap& vars, std::vector<const Expr*>* exprs);
   Value construct(ClassObj* c, CallInfo& info);
   Value yield_value(const Value& v);

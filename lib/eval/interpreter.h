@@ -130,7 +130,7 @@ class Interpreter {
   bool init_phase = true;                  ///< Frame::init of new frames
 
   // ---- making values -------------------------------------------------------------------------------------------------
-  template <class T, class... A> T* make(A&&... a) { auto p = std::make_unique<T>(std::forward<A>(a)...); T* r = p.get(); heap_.push_back(std::move(p)); return r; }
+  template <class T, class... A> T* make(A&&... a) { auto p = std::make_unique<T>(std::forward<A>(a)...); T* r = p.get(); r->late = !init_phase; heap_.push_back(std::move(p)); return r; }
   Value str(std::string s) { return make<StrObj>(std::move(s)); }
   Value tuple(std::vector<Value> v) { return make<SeqObj>(Kind::Tuple, std::move(v)); }
   Value list(std::vector<Value> v) { return make<SeqObj>(Kind::List, std::move(v)); }

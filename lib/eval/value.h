@@ -104,6 +104,7 @@ struct Obj {
   Kind kind;
   ClassObj* cls = nullptr;     ///< nullptr: the built-in type of `kind`
   NameMap* attrs = nullptr;    ///< nullptr: no attribute dictionary (yet)
+  bool late = false;           ///< made while the model runs, not while it is built
   explicit Obj(Kind k, ClassObj* c = nullptr) : kind(k), cls(c) {}
   virtual ~Obj() = default;
   Obj(const Obj&) = delete;

@@ -262,6 +262,14 @@ struct Guard {
   Clock clock = 0;
 };
 
+/// State that outlives a call: an attribute of an object made while the model was built (or what is in a list or dict held by one),
+/// changed by forward at `changed` and read at `read`. A stage that starts in between would read what the constructor left there.
+struct State {
+  std::string name;
+  Range where;                           ///< the change
+  Clock changed = 0, read = 0;
+};
+
 /// What could not be followed, and where.
 struct Incomplete {
   Range range;
@@ -281,6 +289,7 @@ struct Trace {
   std::vector<ModuleCall> calls;
   std::vector<Guard> guards;
   std::vector<Incomplete> incomplete;
+  std::vector<State> states;
   std::set<const program::Expr*> entering;  ///< decorators of the program's own that hand back what they are given: they enter it somewhere
   std::vector<std::pair<std::string, Binding>> inputs;  ///< forward's arguments in order
   Binding output;

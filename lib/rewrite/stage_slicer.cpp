@@ -81,6 +81,9 @@ struct StageSlicer::Impl {
           if (s.frames.count(f.id)) return "`" + who + "` runs more than once in one stage, in part and as a whole";
         }
     }
+    for (const auto& state : t.states)
+      if (state.changed < s.from && state.read >= s.from)
+        return "`" + state.name + "`, changed in forward before the cut (" + context.sources.describe(state.where) + "), is read after it";
     // self.x = … in forward, read by code behind the cut.
     for (const auto& w : t.attr_writes) {
       if (w.clock < t.forward_begin || w.clock >= s.from || w.owner < 0) continue;

@@ -192,7 +192,10 @@ Value In::Impl::find_attr(const Value& v, std::string_view name, const Expr* sit
         return special_attr(v, name);
       }
       for (ClassObj* k : c->mro) {
-        if (const Value* x = k->dict.find(name)) return bind(*x, Value(), c, site);
+        if (const Value* x = k->dict.find(name)) {
+          in.state_read(k, name, *x);
+          return bind(*x, Value(), c, site);
+        }
         if (k->unknown_base.is_unknown() && k != c && name.substr(0, 2) != "__") return k->unknown_base;
       }
       if (c->metaclass) {
@@ -267,7 +270,7 @@ Value In::Impl::find_attr(const Value& v, std::string_view name, const Expr* sit
   if ((cv.is(Kind::Instance) || cv.is(Kind::Host)) && in.type_of(cv)->lookup("__set__").set()) return bind(cv, v, c, site);
   if (v.is_object() && v.obj()->attrs)
     if (const Value* x = v.obj()->attrs->find(name)) {
-      state_read(v.obj(), name, *x);
+      in.state_read(v.obj(), name, *x);
       return *x;
     }
   if (cv.is(Kind::Property)) {
@@ -278,7 +281,14 @@ Value In::Impl::find_attr(const Value& v, std::string_view name, const Expr* sit
     }
     return x;
   }
-  if (cv.set()) return bind(cv, v, c, site);
+  if (cv.set()) {
+    for (ClassObj* k : c->mro)
+      if (const Value* x = k->dict.find(name)) {
+        in.state_read(k, name, *x);
+        break;
+      }
+    return bind(cv, v, c, site);
+  }
   Value s = special_attr(v, name);
   if (s.set() && name != "__doc__") return s;
   if (hooks) {
@@ -320,7 +330,11 @@ Value In::getattr(const Value& v, std::string_view name, const Expr* site) {
 }
 
 void In::plain_setattr(const Value& v, std::string_view name, const Value& x) {
-  if (v.is(Kind::Class)) { v.as<ClassObj>()->dict.set(name, x); return; }
+  if (v.is(Kind::Class)) {
+    v.as<ClassObj>()->dict.set(name, x);
+    state_written(v.obj(), name);
+    return;
+  }
   if (!v.is_object()) raise("AttributeError", "'" + type_of(v)->name + "' object has no attribute '" + std::string(name) + "'");
   ClassObj* c = type_of(v);
   Value cv = c->lookup(name);
@@ -337,54 +351,7 @@ void In::plain_setattr(const Value& v, std::string_view name, const Value& x) {
   if (name == "__class__" && x.is(Kind::Class)) { v.obj()->cls = x.as<ClassObj>(); return; }
   if (!v.obj()->attrs) v.obj()->attrs = &impl_->new_env(nullptr, nullptr)->vars;
   v.obj()->attrs->set(name, x);
-  if (!x.is_none()) impl_->state_written(v.obj(), name);
-}
-
-/// What a list or dict holds, to tell whether it was changed.
-static std::size_t contents_of(const Value& v) {
-  std::size_t h = 0;
-  auto mix = [&](const Value& x) { h = h * 1000003 + (x.is_object() ? std::hash<const void*>()(x.obj()) : std::hash<double>()(x.is_number() ? x.as_double() : 0)) + static_cast<std::size_t>(x.kind()) + 1; };
-  if (v.is(Kind::List))
-    for (const Value& x : v.as<SeqObj>()->items) mix(x);
-  else
-    for (const auto& e : v.as<DictObj>()->entries)
-      if (e.alive) mix(e.key), mix(e.value);
-  return h;
-}
-
-void In::Impl::state_written(Obj* owner, std::string_view name) {
-  if (in.init_phase || owner->late || (frame() && frame()->builtin)) return;
-  Changed& c = changed[{owner, std::string(name)}];
-  c.at = in.tick();
-  c.where = in.here();
-  c.state = static_cast<std::size_t>(-1);
-}
-
-void In::Impl::state_read(Obj* owner, std::string_view name, const Value& value) {
-  if (in.init_phase || owner->late) return;
-  const bool container = (value.is(Kind::List) || value.is(Kind::Dict) || value.is(Kind::Set)) && !value.obj()->late;
-  if (changed.empty() && !container) return;
-  auto at = changed.find({owner, std::string(name)});
-  if (at == changed.end()) {
-    if (!container || (frame() && frame()->builtin)) return;
-    at = changed.emplace(std::pair<const Obj*, std::string>(owner, name), Changed{}).first;
-    at->second.contents = contents_of(value);
-  }
-  Changed& c = at->second;
-  const model::Clock now = in.tick();
-  if (container) {
-    // Whoever changed it reached it through the read before this one.
-    const std::size_t contents = contents_of(value);
-    if (contents != c.contents) c = {c.seen, c.seen_where, contents, 0, {}, static_cast<std::size_t>(-1)};
-    c.seen = now;
-    c.seen_where = in.here();
-  }
-  if (c.at == 0) return;
-  if (c.state == static_cast<std::size_t>(-1)) {
-    c.state = in.trace.states.size();
-    in.trace.states.push_back({std::string(name), c.where, c.at, now});
-  }
-  in.trace.states[c.state].read = now;
+  state_written(v.obj(), name);
 }
 
 void In::setattr(const Value& v, std::string_view name, const Value& x, const Expr* site) {

@@ -25,7 +25,11 @@ void In::Impl::var_write(const std::string& name, const Value& v) {
 
 void In::Impl::store(const std::string& name, const Value& v, Env* env) {
   auto listed = [&](const std::vector<std::string>& l) { return !l.empty() && std::find(l.begin(), l.end(), name) != l.end(); };
-  if (listed(env->global_names)) { env->globals->env.vars.set(name, v); return; }
+  if (listed(env->global_names)) {
+    env->globals->env.vars.set(name, v);
+    in.state_written(env->globals, name);
+    return;
+  }
   if (listed(env->nonlocals)) {
     for (Env* s = env->parent; s; s = s->parent) {
       if (s->is_class || s == &s->globals->env) continue;

@@ -27,7 +27,10 @@ Value In::Impl::lookup_name(const std::string& name, Env* env, const Expr* where
   // Top-level code sees what the statements above it left; code in functions sees the finished module.
   bool top = env == &m->env || (env->is_class && env->parent == &m->env);
   Value v = global(m, name, top && m->demand ? m->demand->running : -1);
-  if (v.set()) return v;
+  if (v.set()) {
+    in.state_read(m, name, v);
+    return v;
+  }
   if (const Value* b = builtins.find(name)) return *b;
   if (top && m->demand) { v = global(m, name); if (v.set()) return v; }
   in.raise("NameError", "name '" + name + "' is not defined", where);

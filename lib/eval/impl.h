@@ -119,8 +119,6 @@ struct Interpreter::Impl {
   // call.cpp
   Value call_function(FunctionObj* f, CallInfo& info);
   Value from_sizes(Value result, const CallInfo& info);
-  void state_written(Obj* owner, std::string_view name);
-  void state_read(Obj* owner, std::string_view name, const Value& value);
   void bind_function(FunctionObj* f, const CallInfo& info, NameMap& vars, std::vector<const Expr*>* exprs);
   Value construct(ClassObj* c, CallInfo& info);
   Value yield_value(const Value& v);

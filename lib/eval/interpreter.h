@@ -127,10 +127,11 @@ class Interpreter {
   model::Trace& trace;
   TensorHooks* tensors = nullptr;          ///< nullptr: no tensors
   std::int64_t max_steps = 20'000'000;     ///< statements + loop iterations + calls
+  bool at_top_level = false;               ///< a module's own statements are running (they may run late)
   bool init_phase = true;                  ///< Frame::init of new frames
 
   // ---- making values -------------------------------------------------------------------------------------------------
-  template <class T, class... A> T* make(A&&... a) { auto p = std::make_unique<T>(std::forward<A>(a)...); T* r = p.get(); r->late = !init_phase; heap_.push_back(std::move(p)); return r; }
+  template <class T, class... A> T* make(A&&... a) { auto p = std::make_unique<T>(std::forward<A>(a)...); T* r = p.get(); r->late = !init_phase && !at_top_level; heap_.push_back(std::move(p)); return r; }
   Value str(std::string s) { return make<StrObj>(std::move(s)); }
   Value tuple(std::vector<Value> v) { return make<SeqObj>(Kind::Tuple, std::move(v)); }
   Value list(std::vector<Value> v) { return make<SeqObj>(Kind::List, std::move(v)); }
@@ -140,6 +141,12 @@ class Interpreter {
   Value unknown(std::string why, const program::Expr* where = nullptr);
   Value unknown(std::string why, Range where);
   void note_incomplete(Range where, std::string why);
+  /// An attribute (a module's variable, a class's) was set; it is recorded while the model runs, for owners made before.
+  void state_written(Obj* owner, std::string_view name);
+  /// It was read, and found to hold `value`. Lists, dicts and sets count as changed when what they hold differs from the read before.
+  void state_read(Obj* owner, std::string_view name, const Value& value);
+  /// A tensor was written in place: variables that hold it hold something else now.
+  void rebound(const Value& tensor);
   /// m.name = native function called "module.name".
   void def(ModuleObj& m, std::string name, NativeFn fn);
   /// A class in C++; put natives into ->dict with method(). `bases` empty: object.

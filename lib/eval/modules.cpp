@@ -161,6 +161,7 @@ void In::Impl::run_unit(ModuleObj* m, std::size_t i) {
   Restore<bool> guard(import_guard, false);
   Restore<const Expr*> assigning(in.assigning_, nullptr);
   Restore<Value> keep(ret);
+  Restore<bool> level(in.at_top_level, true);
   ActiveFrame fr;
   fr.env = &m->env;
   fr.builtin = m->builtin;

@@ -9,6 +9,7 @@
 #include <deque>
 #include <set>
 #include <string>
+#include <unordered_map>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -290,6 +291,8 @@ struct Trace {
   std::vector<Guard> guards;
   std::vector<Incomplete> incomplete;
   std::vector<State> states;
+  std::unordered_map<TensorId, TensorId> shares;             ///< views and what in-place operations leave: the tensor whose memory they use
+  std::vector<std::pair<Clock, TensorId>> overwrites;        ///< in-place operations of forward: when, what the memory holds then
   std::set<const program::Expr*> entering;  ///< decorators of the program's own that hand back what they are given: they enter it somewhere
   std::vector<std::pair<std::string, Binding>> inputs;  ///< forward's arguments in order
   Binding output;

@@ -81,6 +81,7 @@ struct StageSlicer::Impl {
           if (s.frames.count(f.id)) return "`" + who + "` runs more than once in one stage, in part and as a whole";
         }
     }
+    if (auto shared = memory(s, v); !shared.empty()) return shared;
     for (const auto& state : t.states)
       if (state.changed < s.from && state.read >= s.from)
         return "`" + state.name + "`, changed in forward before the cut (" + context.sources.describe(state.where) + "), is read after it";
@@ -100,6 +101,33 @@ struct StageSlicer::Impl {
         }
       }
     }
+    return "";
+  }
+  /// Two names of one memory behind the cut would be two tensors there: what is written to one is not seen in the other.
+  std::string memory(const StageSlice& s, const CutView& v) const {
+    const auto& t = context.trace;
+    auto root = [&](TensorId x) {
+      for (auto at = t.shares.find(x); at != t.shares.end(); at = t.shares.find(x)) x = at->second;
+      return x;
+    };
+    auto written = [&](TensorId memory, bool before) {
+      return std::any_of(t.overwrites.begin(), t.overwrites.end(), [&](const auto& w) { return (w.first < s.from) == before && root(w.second) == memory; });
+    };
+    std::map<TensorId, std::string> names;
+    for (const Slot& slot : v.carried(0)) {
+      auto [at, fresh] = names.emplace(root(slot.tensor), slot.name);
+      if (!fresh && written(at->first, false)) return "`" + at->second + "` and `" + slot.name + "` use the same memory and are written in place behind the cut";
+    }
+    const auto outer = s.frames.find(v.levels[0].frame);
+    if (outer == s.frames.end() || !outer->second.lo) return "";
+    for (const auto& name : outer->second.provided.inputs)
+      for (const auto& [given, binding] : t.inputs) {
+        if (given != name) continue;
+        for (TensorId x : model::tensors_of(binding)) {
+          if (written(root(x), true)) return "input `" + name + "` is written in place before the cut and read after it";
+          if (names.count(root(x)) && written(root(x), false)) return "`" + names[root(x)] + "` and input `" + name + "` use the same memory and are written in place behind the cut";
+        }
+      }
     return "";
   }
   static void program_reads(const Piece& p, const std::string& attr, bool& read);

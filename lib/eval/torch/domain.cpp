@@ -77,6 +77,7 @@ std::vector<TensorId> Build::done(std::vector<Out> outs) {
       if (t.shape[k] != 1) t.literal_one[k] = 0;
     if (view && !op.inputs.empty()) {
       d.view_of[t.id] = op.inputs[0].tensor;
+      trace.shares[t.id] = op.inputs[0].tensor;
       d.views[op.inputs[0].tensor].push_back(t.id);
     }
     ids.push_back(t.id);
@@ -208,6 +209,9 @@ void Domain::rebind(const Value& object, TensorId t) {
   TensorId old = id(object);
   object.as<TensorObj>()->id = t;
   if (in.init_phase || old == t) return;
+  in.trace.shares[t] = old;
+  in.trace.overwrites.emplace_back(in.tick(), t);
+  in.rebound(object);
   // Views taken before see what is written now.
   std::vector<TensorId> below = {old};
   while (!below.empty()) {

@@ -180,6 +180,7 @@ Value module_setattr(Domain& d, CallInfo& info) {
   } else if (table(in, m, "_buffers")->find(name)) {
     table(in, m, "_buffers")->set(in, in.str(name), v);
     record_write(d, m, name, v, AttrWrite::Buffer);
+    in.state_written(m, name);
   } else {
     in.plain_setattr(m, name, v);
     if (name != "training") record_write(d, m, name, v, AttrWrite::Plain);
@@ -192,7 +193,11 @@ Value module_getattr(Domain& d, CallInfo& info) {
   InstanceObj* m = instance(in, info.args.at(0));
   const std::string name = in.to_str(info.args.at(1));
   for (const char* t : {"_parameters", "_buffers", "_modules"})
-    if (Value* v = table(in, m, t)->find(name)) return *v;
+    if (Value* v = table(in, m, t)->find(name)) {
+      in.state_read(m, name, *v);
+      if (v->is(Kind::Tensor)) in.state_read(v->obj(), "", Value());   // written in place
+      return *v;
+    }
   if (m->cls->unknown_base.set()) return in.unknown("attribute '" + name + "' of a class with a base that could not be followed", info.call);
   in.raise("AttributeError", "'" + m->cls->name + "' object has no attribute '" + name + "'", info.call);
 }

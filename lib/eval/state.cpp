@@ -1,0 +1,66 @@
+// What forward changes on objects that were there before it: it outlives the call, so no stage behind a cut knows of it.
+#include "eval/impl.h"
+
+namespace shardwright::eval {
+
+/// What a list or dict holds, to tell whether it was impl_->changed.
+static std::size_t contents_of(const Value& v) {
+  std::size_t h = 0;
+  auto mix = [&](const Value& x) { h = h * 1000003 + (x.is_object() ? std::hash<const void*>()(x.obj()) : std::hash<double>()(x.is_number() ? x.as_double() : 0)) + static_cast<std::size_t>(x.kind()) + 1; };
+  if (v.is(Kind::List))
+    for (const Value& x : v.as<SeqObj>()->items) mix(x);
+  else
+    for (const auto& e : v.as<DictObj>()->entries)
+      if (e.alive) mix(e.key), mix(e.value);
+  return h;
+}
+
+void In::state_written(Obj* owner, std::string_view name) {
+  if (init_phase || owner->late || (frame() && frame()->builtin)) return;
+  Impl::Changed& c = impl_->changed[{owner, std::string(name)}];
+  c.at = tick();
+  c.where = here();
+  c.state = static_cast<std::size_t>(-1);
+}
+
+void In::rebound(const Value& tensor) {
+  for (const auto& f : stack()) {
+    if (f->builtin || !f->env || !f->function) continue;
+    for (const auto& v : f->env->vars)
+      if (v.value.is_object() && v.value.obj() == tensor.obj()) trace.var_writes.push_back({f->id, f->step, v.name, bind_summary(v.value), tick()});
+  }
+  if (tensor.obj()->late || (frame() && frame()->builtin)) return;
+  Impl::Changed& c = impl_->changed[{tensor.obj(), std::string()}];
+  c.at = tick();
+  c.where = here();
+  c.state = static_cast<std::size_t>(-1);
+}
+
+void In::state_read(Obj* owner, std::string_view name, const Value& value) {
+  if (init_phase || owner->late) return;
+  const bool container = (value.is(Kind::List) || value.is(Kind::Dict) || value.is(Kind::Set)) && !value.obj()->late;
+  if (impl_->changed.empty() && !container) return;
+  auto at = impl_->changed.find({owner, std::string(name)});
+  if (at == impl_->changed.end()) {
+    if (!container || (frame() && frame()->builtin)) return;
+    at = impl_->changed.emplace(std::pair<const Obj*, std::string>(owner, name), Impl::Changed{}).first;
+    at->second.contents = contents_of(value);
+  }
+  Impl::Changed& c = at->second;
+  const model::Clock now = tick();
+  if (container) {
+    // Whoever changed it reached it through the read before this one.
+    const std::size_t contents = contents_of(value);
+    if (contents != c.contents) c = {c.seen, c.seen_where, contents, 0, {}, static_cast<std::size_t>(-1)};
+    c.seen = now;
+    c.seen_where = here();
+  }
+  if (c.at == 0) return;
+  if (c.state == static_cast<std::size_t>(-1)) {
+    c.state = trace.states.size();
+    trace.states.push_back({name.empty() ? "a tensor of the model" : std::string(name), c.where, c.at, now});
+  }
+  trace.states[c.state].read = now;
+}
+
+}  // namespace shardwright::eval

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <set>
 
 #include "rewrite/rewrite.h"
 #include "rewrite/stage_forward.h"
@@ -113,10 +114,27 @@ struct StageSlicer::Impl {
     auto written = [&](TensorId memory, bool before) {
       return std::any_of(t.overwrites.begin(), t.overwrites.end(), [&](const auto& w) { return (w.first < s.from) == before && root(w.second) == memory; });
     };
-    std::map<TensorId, std::string> names;
+    std::map<TensorId, std::string> sent;
     for (const Slot& slot : v.carried(0)) {
-      auto [at, fresh] = names.emplace(root(slot.tensor), slot.name);
+      auto [at, fresh] = sent.emplace(root(slot.tensor), slot.name);
       if (!fresh && written(at->first, false)) return "`" + at->second + "` and `" + slot.name + "` use the same memory and are written in place behind the cut";
+    }
+    // Names of one frame: `residual = x` made again behind the cut is the same memory, but `x += y` has become `x = x + y` there.
+    for (const auto& [id, f] : s.frames) {
+      if (!f.lo) continue;
+      std::map<TensorId, std::string> held;
+      std::set<std::string> names;
+      for (const auto& [name, version] : f.provided.top) names.insert(name);
+      for (const Stmt* kept : f.provided.keep)
+        for (const auto& name : all_writes(kept)) names.insert(name);
+      for (const auto& name : names) {
+        TensorId now = -1;
+        for (const auto& w : t.var_writes)
+          if (w.frame == id && w.clock < s.from && w.name == name && w.value.kind == Binding::Tensor) now = w.value.tensor;
+        if (now < 0) continue;
+        auto [at, fresh] = held.emplace(root(now), name);
+        if (!fresh && written(at->first, false)) return "`" + at->second + "` and `" + name + "` use the same memory and are written in place behind the cut";
+      }
     }
     const auto outer = s.frames.find(v.levels[0].frame);
     if (outer == s.frames.end() || !outer->second.lo) return "";
@@ -125,7 +143,7 @@ struct StageSlicer::Impl {
         if (given != name) continue;
         for (TensorId x : model::tensors_of(binding)) {
           if (written(root(x), true)) return "input `" + name + "` is written in place before the cut and read after it";
-          if (names.count(root(x)) && written(root(x), false)) return "`" + names[root(x)] + "` and input `" + name + "` use the same memory and are written in place behind the cut";
+          if (sent.count(root(x)) && written(root(x), false)) return "`" + sent[root(x)] + "` and input `" + name + "` use the same memory and are written in place behind the cut";
         }
       }
     return "";

@@ -33,9 +33,11 @@ Value In::Impl::special_attr(const Value& v, std::string_view name) {
   if (name == "__class__") return in.type_of(v);
   if (name == "__dict__" && v.is_object()) {
     auto* d = in.make<DictObj>();
+    if (v.is(Kind::Instance) && !v.obj()->attrs) v.obj()->attrs = &new_env(nullptr, nullptr)->vars;
     const NameMap* m = v.is(Kind::Class) ? &v.as<ClassObj>()->dict : v.obj()->attrs;
     if (m)
       for (const auto& i : *m) d->set(in, in.str(i.name), i.value);
+    if (!v.is(Kind::Class)) d->mirror = v.obj();
     return d;
   }
   if (name == "__doc__") return Value::none();
@@ -347,6 +349,13 @@ void In::plain_setattr(const Value& v, std::string_view name, const Value& x) {
   if (cv.is(Kind::Instance)) {
     Value set = type_of(cv)->lookup("__set__");
     if (set.set()) { call(set, {cv, v, x}); return; }
+  }
+  if (name == "__dict__" && x.is(Kind::Dict)) {
+    v.obj()->attrs = &impl_->new_env(nullptr, nullptr)->vars;
+    for (const auto& e : x.as<DictObj>()->entries)
+      if (e.alive && e.key.is(Kind::Str)) v.obj()->attrs->set(e.key.str(), e.value);
+    x.as<DictObj>()->mirror = v.obj();
+    return;
   }
   if (name == "__class__" && x.is(Kind::Class)) { v.obj()->cls = x.as<ClassObj>(); return; }
   if (!v.obj()->attrs) v.obj()->attrs = &impl_->new_env(nullptr, nullptr)->vars;

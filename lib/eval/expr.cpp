@@ -234,6 +234,7 @@ Value In::Impl::eval_fstring(const Expr* e, Env* env) {
     if (k->kind != ExprKind::FormattedValue) { out += k->text; continue; }
     Value v = eval(k->kids[0], env);
     if (v.is_unknown()) return v;
+    if (v.is_number() && v.sym()) in.guard("text", v, Value::none(), true, k->range);
     std::string spec = k->text, conv;
     // "=": self-documenting
     if (!spec.empty() && spec[0] == '=') { out += std::string(in.sources.text(k->kids[0]->range)) + "="; spec.erase(0, 1); if (spec.empty()) spec = "!r"; }
@@ -478,6 +479,7 @@ Value In::Impl::decorate(const std::vector<Expr*>& decorators, Value v, Env* env
     }
     const bool own = f.is(Kind::Function) || f.is(Kind::BoundMethod) || f.is(Kind::Instance);
     if (own && in.identical(r, v) && attributes(v) == before) in.trace.entering.insert(d);
+    else if (own && !in.identical(r, v)) in.trace.wrapping.insert(d);
     v = r;
   }
   return v;

@@ -16,6 +16,8 @@ static std::size_t contents_of(const Value& v) {
 }
 
 void In::state_written(Obj* owner, std::string_view name) {
+  if (init_phase && !at_top_level && frame() && frame()->function && !frame()->builtin && (owner->kind == Kind::Class || owner->kind == Kind::Module) && name.substr(0, 2) != "__")
+    trace.constructors.push_back({std::string(name), here(), tick(), 0});
   if (init_phase || owner->late || (frame() && frame()->builtin)) return;
   Impl::Changed& c = impl_->changed[{owner, std::string(name)}];
   c.at = tick();

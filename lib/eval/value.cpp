@@ -48,6 +48,7 @@ Keyword* CallInfo::keyword(std::string_view name) {
 }
 
 Value* DictObj::find(Interpreter& in, const Value& key) {
+  if (key.is_number() && key.sym()) in.guard("[]", key, Value::none(), true, in.here());   // which entry it is depends on the size
   auto [b, e] = index.equal_range(in.hash(key));
   for (auto it = b; it != e; ++it) {
     Entry& x = entries[it->second];
@@ -66,6 +67,7 @@ Value* DictObj::find(std::string_view key) {
 }
 
 void DictObj::set(Interpreter& in, const Value& key, Value v) {
+  if (mirror && mirror->attrs && key.is(Kind::Str)) mirror->attrs->set(key.str(), v);
   if (Value* old = find(in, key)) { *old = v; return; }
   index.emplace(in.hash(key), entries.size());
   entries.push_back({key, v});
@@ -73,6 +75,7 @@ void DictObj::set(Interpreter& in, const Value& key, Value v) {
 }
 
 bool DictObj::erase(Interpreter& in, const Value& key) {
+  if (mirror && mirror->attrs && key.is(Kind::Str)) mirror->attrs->erase(key.str());
   auto [b, e] = index.equal_range(in.hash(key));
   for (auto it = b; it != e; ++it) {
     Entry& x = entries[it->second];

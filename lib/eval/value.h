@@ -123,6 +123,7 @@ struct DictObj : Obj {
   std::size_t live = 0;
   std::unordered_multimap<std::size_t, std::size_t> index;
   Value default_factory;             ///< defaultdict
+  Obj* mirror = nullptr;             ///< the object whose attributes these are (__dict__): what is set here is set there
   bool global = false;               ///< bound at a module's top level: may be a registry
   Value* find(Interpreter&, const Value& key);           ///< raises TypeError when the key cannot be hashed
   Value* find(std::string_view key);                     ///< key is a str

@@ -291,6 +291,9 @@ struct Trace {
   std::vector<Guard> guards;
   std::vector<Incomplete> incomplete;
   std::vector<State> states;
+  std::set<TensorId> hooked;                ///< parameters with a hook of the program's own: what it is given must stay whole
+  std::set<const program::Expr*> wrapping;  ///< decorators of the program's own that put another function in the place of what they are given
+  std::vector<State> constructors;          ///< what a constructor changes outside its object (a class's counter): `changed`, name, where
   std::unordered_map<TensorId, TensorId> shares;             ///< views and what in-place operations leave: the tensor whose memory they use
   std::vector<std::pair<Clock, TensorId>> overwrites;        ///< in-place operations of forward: when, what the memory holds then
   std::set<const program::Expr*> entering;  ///< decorators of the program's own that hand back what they are given: they enter it somewhere

@@ -68,6 +68,8 @@ struct StageSlicer::Impl {
     const auto& t = context.trace;
     for (const Boundary& b : v.levels) {
       const auto& f = t.frame(b.frame);
+      for (const Expr* d : f.function ? f.function->decorators : std::vector<Expr*>{})
+        if (t.wrapping.count(d)) return "`" + f.function->name + "` runs inside the decorator `" + std::string(context.sources.text(d->range)) + "`, which would run for each part";
       for (ModuleId m = f.self; m >= 0; m = t.module(m).parent) {
         const auto& mod = t.module(m);
         if (mod.builtin) continue;
@@ -220,6 +222,16 @@ std::string StageSlicer::set_partition(const pipeline::Partition& p, int* refuse
         if (auto e = impl_->check(s, *v); !e.empty()) return refuse(v == lo ? k - 1 : k, e);
   }
   impl_->use = std::make_unique<Use>(impl_->context, impl_->stages);
+  // A stage leaves constructors out; one that counts on its class would leave the others another number.
+  const auto& t = impl_->context.trace;
+  for (int k = 0; k < n && !t.constructors.empty(); ++k)
+    for (const auto& m : t.modules) {
+      if (m.init_frame < 0 || holds(k, m.id)) continue;
+      const auto& f = t.frame(m.init_frame);
+      for (const auto& c : t.constructors)
+        if (c.changed >= f.begin && c.changed <= f.end)
+          return refuse(std::min(k, n - 2), "the constructor of `" + m.fqn + "` changes `" + c.name + "` (" + impl_->context.sources.describe(c.where) + "), so no stage can do without it");
+    }
   return "";
 }
 

@@ -118,6 +118,11 @@ void Layers::emit_parameters(ModuleId id) {
   for (const auto* r : carriers_[static_cast<std::size_t>(id)]) {
     if (m.builtin || !made_by_user(id, *r)) continue;
     const auto* w = written(id, *r);
+    // Another name of a parameter that is cut where it is made (self.proto = self.head.weight) stays one.
+    const bool alias = w && std::any_of(ctx_.trace.attr_writes.begin(), ctx_.trace.attr_writes.end(), [&](const auto& other) {
+      return other.kind == model::AttrWrite::Parameter && other.value.tensor == w->value.tensor && other.clock < w->clock && (other.owner != w->owner || other.name != w->name);
+    });
+    if (alias) continue;
     const Expr* e = parameter_expr(w, r->attr);
     int axis = ctx_.axis_of(r->tensor);
     // Where nothing keeps parameters whole while the model is constructed, they are cut at its end: what initialises them in

@@ -108,6 +108,10 @@ Candidates candidates(const model::Trace& trace, AxisTable& table, const Options
     if (!a.legal && !table.divisibility_only[index(a.id)]) continue;
     const auto pinned = [&](TensorId t) { return pinned_tensors.count(t) > 0; };
     if (a.parameter_elements <= 0) continue;
+    if (std::any_of(a.parameters.begin(), a.parameters.end(), [&](TensorId t) { return trace.hooked.count(t) > 0; })) {
+      a.why_not = "a hook is registered on a parameter that carries it, or on its module";
+      continue;
+    }
     if (std::any_of(a.parameters.begin(), a.parameters.end(), pinned)) {
       a.why_not = "kept replicated on request";
       continue;

@@ -137,6 +137,10 @@ Value m_true(Domain&, CallInfo&) { return Value::boolean(true); }
 Value m_false(Domain&, CallInfo&) { return Value::boolean(false); }
 Value m_zero(Domain&, CallInfo&) { return Value::integer(0); }
 Value m_none(Domain&, CallInfo&) { return Value::none(); }
+Value m_hook(Domain& d, CallInfo& info) {
+  if (const TensorId t = d.id(info.args[0]); d.tensor(t).origin == model::Origin::Parameter || d.in.init_phase) d.in.trace.hooked.insert(t);
+  return Value::none();
+}
 Value m_self(Domain&, CallInfo& info) { return info.args[0]; }
 Value m_floating(Domain& d, CallInfo& info) {
   DType t = d.tensor(d.id(info.args[0])).dtype;
@@ -182,7 +186,7 @@ const std::unordered_map<std::string_view, Method>& methods() {
   static const std::unordered_map<std::string_view, Method> table = {
       {"size", m_size}, {"dim", m_dim}, {"ndimension", m_dim}, {"numel", m_numel}, {"nelement", m_numel}, {"item", m_item}, {"tolist", m_tolist}, {"is_contiguous", m_true}, {"is_floating_point", m_floating},
       {"is_complex", m_complex}, {"element_size", m_element_size}, {"stride", m_stride}, {"data_ptr", m_zero}, {"storage_offset", m_zero}, {"get_device", m_zero}, {"numpy", m_unknown}, {"__array__", m_unknown}, {"is_pinned", m_false},
-      {"is_conj", m_false}, {"is_neg", m_false}, {"register_hook", m_none}, {"register_post_accumulate_grad_hook", m_none}, {"record_stream", m_none}, {"__deepcopy__", m_deepcopy}, {"backward", m_backward}, {"__tensor_flatten__", m_unknown},
+      {"is_conj", m_false}, {"is_neg", m_false}, {"register_hook", m_hook}, {"register_post_accumulate_grad_hook", m_hook}, {"record_stream", m_none}, {"__deepcopy__", m_deepcopy}, {"backward", m_backward}, {"__tensor_flatten__", m_unknown},
       {"rename", m_self}, {"refine_names", m_self}, {"apply_", m_self}, {"set_", m_self}, {"resize_", m_unknown}, {"untyped_storage", m_unknown}, {"storage", m_unknown}};
   return table;
 }

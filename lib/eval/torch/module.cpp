@@ -507,6 +507,7 @@ Value requires_grad(Domain& d, CallInfo& info) {
 
 Value hook(Domain& d, CallInfo& info, const char* which) {
   d.in.note_incomplete(d.in.range_of(info.call), std::string(which) + ": hooks are not followed");
+  for (auto& [name, v] : tensors(d, instance(d.in, info.args.at(0)), "_parameters", {})) d.in.trace.hooked.insert(d.id(v));
   return d.in.import_name("torch._handle");
 }
 

@@ -62,6 +62,17 @@ def _row_parallel(function, x, weight, bias=None, *args, **kwargs):
     return y + bias
 
 
+def row_parallel_module(module, *args, **kwargs):
+    bias = module.bias
+    if bias is None:
+        return region("reduce_from", module(*args, **kwargs))
+    module._parameters["bias"] = None
+    y = region("reduce_from", module(*args, **kwargs))
+    module._parameters["bias"] = bias
+    spatial = module.weight.dim() - 2
+    return y + bias.view(-1, *[1] * spatial)
+
+
 def vocab_parallel(function, *args, **kwargs):
     return region("reduce_from", region("vocab", function(*args, **kwargs)))
 

@@ -4,8 +4,8 @@
 
 namespace shardwright::driver {
 
-/// First the axis of the parameter that the fault names; then other cuts than those beside the faulty stage; then, with the cuts as they were,
-/// one axis after the other; at last no axis at all.
+/// First the axes of the parameter that the fault names; then other cuts than those beside the faulty stage; then, with the cuts as they
+/// were, each kind of axis (the same one of every layer) by itself; then one kind after the other, until nothing is split.
 class Retreat {
  public:
   /// Changes `want` for the next attempt; false: nothing is left to do without.
@@ -19,16 +19,20 @@ class Retreat {
   const std::vector<std::string>& given_up() const { return given_up_; }
 
  private:
-  enum Step : std::uint8_t { Parameters, Cuts, Axes, Nothing, Over };
+  enum Step : std::uint8_t { Parameters, Cuts, Single, Several };
+  using Names = std::vector<std::string>;
   bool advance(PlanRequest& want);
+  void without(PlanRequest& want, std::size_t first, std::size_t last);
+  std::string line(const std::string& what, const support::Diagnostic& why) const;
 
   Step step_ = Parameters;
   int tries_ = 0;
   std::optional<Fault> first_;
-  std::vector<std::string> parameters_;                              ///< kept whole for a parameter that a fault named
-  std::vector<std::pair<std::string, std::vector<std::string>>> axes_;   ///< those of the first attempt: a name, the parameters
-  std::size_t axis_ = 0;
-  std::vector<std::string> named_, given_up_;
+  Names parameters_;                                 ///< kept whole for a parameter that a fault named
+  std::vector<std::string> named_;                   ///< the lines about them
+  std::vector<std::pair<std::string, Names>> kinds_; ///< axes of the first attempt by kind: "layers.*.mlp.fc1.weight", their parameters
+  std::size_t kind_ = 0;
+  std::vector<std::string> given_up_;
 };
 
 }  // namespace shardwright::driver

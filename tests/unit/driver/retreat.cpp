@@ -67,6 +67,7 @@ TEST_CASE("then the cuts beside the stage, then each axis with the cuts as they 
   CHECK(r.given_up().size() == 1);
   REQUIRE(r.next(fault(1), *a, want));
   CHECK(want.whole == std::vector<std::string>{"a", "b"});
+  CHECK(r.given_up().size() == 2);
   CHECK(!r.next(fault(1), *a, want));
   CHECK(r.error(fault(1)).message == "wrong (a fault of the generator, and no smaller change avoids it: nothing was written)");
 }

@@ -290,6 +290,7 @@ Value In::call(const Value& f, CallInfo& info) {
     }
     case Kind::StaticMethod: return call(f.as<WrapperObj>()->function, info);
     case Kind::Unknown: {
+      if (tensors) tensors->escape(info);
       note_incomplete(range_of(info.call), "call of something that is not followed: " + f.as<UnknownObj>()->why);
       return f;
     }

@@ -62,6 +62,7 @@ struct TensorHooks {
   virtual std::vector<Value> iterate(Interpreter&, const Value& t, const program::Expr* site) = 0;  ///< along dimension 0
   virtual Value truth(Interpreter&, const Value& t) = 0;       ///< Bool or Unknown
   virtual Value to_number(Interpreter&, const Value& t, std::string_view type) = 0;  ///< int(t), float(t), bool(t)
+  virtual void escape(const CallInfo&) = 0;   ///< tensors among the arguments go into something that is not followed
 };
 
 /// How a function's parameters are declared, for natives: "input, weight, bias=None, *, stride=1, *sizes, **rest".

@@ -192,6 +192,10 @@ class Builder {
     for (TensorId t : model::tensors_of(trace_.output))
       for (int a : table_.of_tensor[index(t)]) output[index(a)] = 1;
 
+    std::vector<char> escapes(table_.axes.size(), 0);
+    for (TensorId t : trace_.escaped)
+      for (int a : table_.of_tensor[index(t)]) escapes[index(a)] = 1;
+
     for (Axis& a : table_.axes) {
       const std::size_t i = index(a.id);
       a.divides = options_.tp < 1 || a.size % options_.tp == 0;
@@ -206,6 +210,8 @@ class Builder {
         a.why_not = "no parameter carries it";
       } else if (input[i]) {
         a.why_not = "it is a dimension of the model's input";
+      } else if (escapes[i]) {
+        a.why_not = "a tensor that has it goes into something that is not followed";
       } else if (output[i]) {
         a.why_not = "it is a dimension of the model's output";
       } else if (twice[i]) {

@@ -158,11 +158,29 @@ std::optional<Value> Domain::repair(const rules::OpRule& rule, const std::string
   }
 }
 
+/// Tensors that meet a value that is not known: what comes of them is not known either.
+void Domain::escape(const CallInfo& info) {
+  if (in.init_phase) return;
+  auto note = [&](const Value& v) {
+    if (v.is(Kind::Tensor)) in.trace.escaped.insert(id(v));
+    else if (v.is(Kind::Tuple) || v.is(Kind::List))
+      for (const Value& x : v.as<SeqObj>()->items)
+        if (x.is(Kind::Tensor)) in.trace.escaped.insert(id(x));
+  };
+  for (const Value& v : info.args) note(v);
+  for (const Keyword& k : info.kwargs) note(k.value);
+}
+
 Value Domain::execute(const rules::OpRule& rule, const std::string& qualified, CallInfo& info) {
-  for (const Value& v : info.args)
-    if (v.is_unknown()) return v;
+  Value not_known;
   for (const Keyword& k : info.kwargs)
-    if (k.value.is_unknown()) return k.value;
+    if (k.value.is_unknown()) not_known = k.value;
+  for (const Value& v : info.args)
+    if (v.is_unknown()) not_known = v;
+  if (not_known.set()) {
+    escape(info);
+    return not_known;
+  }
   auto& signature = signatures_[&rule];
   if (!signature) signature = std::make_unique<Signature>(last_part(rule.names[0]), rule.signature_text);
   // NumPy's spellings are accepted everywhere.

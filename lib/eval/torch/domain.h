@@ -183,6 +183,7 @@ class Domain final : public TensorHooks {
   std::vector<Value> iterate(Interpreter&, const Value& t, const program::Expr* site) override;
   Value truth(Interpreter&, const Value& t) override;
   Value to_number(Interpreter&, const Value& t, std::string_view type) override;
+  void escape(const CallInfo& info) override;
 
  private:
   std::unordered_map<const rules::OpRule*, std::unique_ptr<Signature>> signatures_;

@@ -31,6 +31,11 @@ struct CopyTo : Function<CopyTo> {
   }
 };
 
+struct Received : Function<Received> {
+  static at::Tensor forward(AutogradContext*, const at::Tensor& x) { return x.detach(); }
+  static variable_list backward(AutogradContext*, variable_list grads) { return {grads[0]}; }
+};
+
 struct ReduceFrom : Function<ReduceFrom> {
   static at::Tensor forward(AutogradContext*, const at::Tensor& x, const Group& group) { return all_reduce(x, group, kForward); }
   static variable_list backward(AutogradContext*, variable_list grads) { return {grads[0], at::Tensor()}; }
@@ -113,6 +118,8 @@ at::Tensor autocast(const at::Tensor& t) {
 at::Tensor copy_to(const at::Tensor& x, const Group& group, const std::string& tag) {
   return group_size(group) == 1 ? x : CopyTo::apply(x, group, tag);
 }
+
+at::Tensor received(const at::Tensor& x) { return x.requires_grad() ? Received::apply(x) : x; }
 
 at::Tensor reduce_from(const at::Tensor& x, const Group& group) { return group_size(group) == 1 ? x : ReduceFrom::apply(x, group); }
 

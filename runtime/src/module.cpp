@@ -12,6 +12,7 @@ PYBIND11_MODULE(_C, m) {
   m.doc() = "Shardwright's LibTorch runtime: collectives, regions, layer functions, gradient helpers";
   using release = py::call_guard<py::gil_scoped_release>;
   m.def("copy_to", &sw::copy_to, release(), py::arg("x"), py::arg("group"), py::arg("tag") = "activation_backward");
+  m.def("received", &sw::received);
   m.def("reduce_from", &sw::reduce_from, release());
   m.def("scatter_to", &sw::scatter_to, release());
   m.def("gather_from", &sw::gather_from, release());

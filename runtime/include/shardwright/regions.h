@@ -13,6 +13,9 @@
 namespace shardwright::runtime {
 
 at::Tensor copy_to(const at::Tensor& x, const Group& group, const std::string& tag);
+/// Between a tensor whose gradient goes back to another stage (a leaf) and the stage that reads it: the same memory, but no leaf, so
+/// that the stage may work on it in place.
+at::Tensor received(const at::Tensor& x);
 at::Tensor reduce_from(const at::Tensor& x, const Group& group);
 at::Tensor scatter_to(const at::Tensor& x, std::int64_t dim, std::int64_t outer, std::int64_t sharded, const Group& group);
 at::Tensor gather_from(const at::Tensor& x, std::int64_t dim, std::int64_t outer, const Group& group);

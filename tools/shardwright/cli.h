@@ -49,5 +49,6 @@ Run add_init(CLI::App& app);
 Run add_doctor(CLI::App& app);
 Run add_lsp(CLI::App& app);
 Run add_handoff(CLI::App& app);
+Run add_reshard(CLI::App& app);
 
 }  // namespace shardwright::cli

@@ -36,6 +36,7 @@ int main(int argc, char** argv) {
   add(cli::add_explain(app));
   add(cli::add_init(app));
   add(cli::add_doctor(app));
+  add(cli::add_reshard(app));
   add(cli::add_lsp(app));
   add(cli::add_handoff(app));
   try {

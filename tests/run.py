@@ -35,6 +35,7 @@ def main():
         ("axes and cuts against the prototype", [python, "tests/oracle/check.py", "--binary", a.binary, "--corpus", a.corpus]),
         ("trees against PyTorch", [python, "tests/corpus/check_tree.py", "--binary", a.binary, "--corpus", a.corpus]),
         ("operation rules against PyTorch", [python, "tests/oprules/check_ops.py", "--tool", str(Path(a.build) / "bin" / "unit_eval")]),
+        ("reshard: checkpoints between grids", [python, "-m", "unittest", "discover", "-s", "tests/checkpoint", "-p", "test_*.py"]),
         ("runtime, verify and its faults", [python, "-m", "unittest", "discover", "-s", "tests/equivalence", "-p", "test_*.py"]),
         ("models: convert and verify", [*models, *(["--all", "--table", "out/table.md"] if a.all else [])]),
         ("predicted payload", [python, "tests/equivalence/check_payload.py", "--binary", a.binary, "--corpus", a.corpus, *([] if a.all else ["--only", "gpt_tied", "timm-vit"])]),

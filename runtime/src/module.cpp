@@ -20,6 +20,9 @@ PYBIND11_MODULE(_C, m) {
   m.def("column_linear", &sw::column_linear, release());
   m.def("row_linear", &sw::row_linear, release());
   m.def("vocab_embedding", &sw::vocab_embedding, release());
+  m.def("gather_sequence", &sw::gather_sequence, release());
+  m.def("reduce_scatter_sequence", &sw::reduce_scatter_sequence, release());
+  m.def("vocab_cross_entropy", &sw::vocab_cross_entropy, release());
   m.def("all_reduce", &sw::all_reduce, release());
   m.def("all_reduce_max", &sw::all_reduce_max, release());
   m.def("all_gather", &sw::all_gather, release());

@@ -557,6 +557,7 @@ def check_layouts_round_trip():
 def main():
     sys.modules["checks"] = sys.modules["__main__"]
     import checks_pipeline  # noqa: F401  (they register their own)
+    import checks_layers  # noqa: F401
     import checks_training  # noqa: F401
     device_mesh.init_process_group("gloo", 60)
     rank, failed = torch.distributed.get_rank(), 0

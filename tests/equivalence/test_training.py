@@ -18,6 +18,7 @@ sys.path.insert(0, HERE)
 import hand  # noqa: E402
 
 RUNTIME = os.path.abspath(os.path.join(HERE, "..", "..", "runtime", "python"))
+BINARY = os.environ.get("SHARDWRIGHT_BINARY")
 KILLS = 50 if os.environ.get("SHARDWRIGHT_ALL") else 2
 
 
@@ -99,6 +100,13 @@ class Training(unittest.TestCase):
             same(train(two, 4, *again, *GRID, work=d)[0], 3)                                           # the same grid
             same(train(one, 1, *again, work=d)[0], 3)                                                  # one process
             same(train(two, 4, *again, "--pipeline-model-parallel-size", "2", "--use-distributed-optimizer", "--overlap-grad-reduce", work=d)[0], 3)
+            if BINARY:   # the same through reshard: to another grid, and to the single-GPU file (without the optimizer: the first loss)
+                for source, out, table, to in (("saved", "grid", "two", "1,2"), ("grid", "single.safetensors", "two", "1,1")):
+                    subprocess.run([BINARY, "reshard", f"{d}/{source}", f"{d}/{out}", "--params", f"{d}/{table}/params.yaml", "--to", to], check=True, stdout=subprocess.DEVNULL)
+                same(train(two, 2, *common[2:], "--load", f"{d}/grid", "--train-iters", "5", "--pipeline-model-parallel-size", "2", work=d)[0], 3)
+                (start,), _ = train(one, 1, "--load", f"{d}/single.safetensors", *common[2:], "--train-iters", "1", work=d)
+                (again_one,), _ = train(one, 1, *common[2:], "--load", f"{d}/saved", "--finetune", "--train-iters", "1", work=d)
+                self.assertEqual(start, again_one)
             # One package of two stages on one rank: interleaved with two stages a rank.
             same(train(two, 1, *again, "--schedule", "interleaved", work=d)[0], 3)
             os.rename(f"{d}/saved/iter_0000003/complete", f"{d}/saved/elsewhere")

@@ -122,6 +122,11 @@ class Propagator final : public eval::Observer {
   ModuleId owner_of(TensorId parameter) const;
   bool used_outside(TensorId parameter, const Op& op) const;
   bool reduced_before(TensorId, int depth) const;
+  bool gathered_before(TensorId) const;
+  bool read_once(const eval::Failure&, const program::Expr* size) const;
+  bool whole_meets_local(const eval::Failure&, TensorId x) const;
+  void swallowed_share(const Op&, const Placement&);
+  void unmarked_shares();
   support::Range made_whole(TensorId) const;
 
   bool refine(const eval::Failure&);

@@ -22,8 +22,6 @@ namespace {
 
 constexpr double kBalance = 1.2;   ///< slowest stage over the mean
 
-support::Range name_range(const ClassDef& c) { return {c.def_range.file, c.def_range.begin, c.def_range.begin + 6 + static_cast<std::uint32_t>(c.name.size())}; }
-
 /// How many tensors a stage unpacks what it received to; 1 where nothing tells.
 std::size_t unpacked(const ClassDef& c) {
   std::size_t n = 1;
@@ -79,12 +77,29 @@ void Session::chains(const std::vector<Class>& classes) {
         compare_defaults(*original->def, *c->def);
         compare_masks(*original->def, *c->def);
       }
+    for (const auto& [n, c] : stages) strict_base(*c);
     if (ran.empty()) continue;
     complete = complete && ran.size() == stages.size();
     Facts whole;
     const bool have = original && run_class(*original, &whole, true);
     if (have) compare_chain(whole, ran, complete, model);
     if (complete && ran.size() > 1) balance(ran);
+  }
+}
+
+/// SW211: a base class that binds the constructor's arguments before it runs.
+void Session::strict_base(const Class& c) {
+  const auto* init = method(*c.def, "__init__");
+  if (!init || init->parameters.empty() || std::any_of(init->parameters.begin(), init->parameters.end(), [](const auto& p) { return p.kind == program::Parameter::VarKeywords; })) return;
+  for (const auto& b : c.def->bases) {
+    if (!b.value || b.value->kind != ExprKind::Name) continue;
+    const auto base = class_named(b.value->text, *c.module);
+    const auto* make = base ? method(*base->def, "__new__") : nullptr;
+    if (!make || !contains(sources_.text(make->range), {".bind(", "bind_partial("})) continue;
+    const auto& last = init->parameters.back();
+    const auto end = last.default_value ? last.default_value->outer.end : last.range.end;
+    support::Fix fix{"safe", {{{last.range.file, end, end}, ", **kwargs"}}};
+    findings_.add(Severity::Error, "SW211", name_range(*c.def), c.def->name + " takes no **kwargs, but " + b.value->text + " binds the constructor's arguments and refuses those it does not name; the training framework passes some of its own", {{make->def_range, "binds them here"}}, fix);
   }
 }
 

@@ -1,5 +1,7 @@
 #include "lint/classes.h"
 
+#include "lint/syntax_help.h"
+
 #include <algorithm>
 #include <unordered_map>
 #include <unordered_set>
@@ -100,7 +102,7 @@ std::vector<Class> relevant_classes(const std::vector<const program::Module*>& m
         todo.push_back(i);
       }
   }
-  std::erase_if(all, [](const Class& c) { return !c.relevant && !stage_number(c.def->name); });
+  std::erase_if(all, [](const Class& c) { return !c.relevant && !syntax::stage_number(c.def->name); });
   std::vector<Class> out;
   for (auto& c : all) {
     c.root = true;
@@ -117,13 +119,6 @@ std::vector<Class> relevant_classes(const std::vector<const program::Module*>& m
     for (const auto& c : all)
       if (c.root == root) out.push_back(c);
   return out;
-}
-
-std::optional<std::size_t> stage_number(const std::string& name) {
-  std::size_t end = name.size();
-  while (end > 0 && std::isdigit(static_cast<unsigned char>(name[end - 1]))) --end;
-  if (end == name.size() || name.size() - end > 4 || end < 7 || name.compare(end - 6, 6, "_stage") != 0) return std::nullopt;
-  return std::stoul(name.substr(end));
 }
 
 std::size_t rank_of(const program::Function& forward, const std::string& parameter) {

@@ -1,6 +1,5 @@
 // Which files and classes are worth running: a look at the text for the names of parallel libraries, then at what classes mention.
 #pragma once
-#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -22,9 +21,6 @@ struct Class {
 
 /// Classes of the top levels that are relevant or pipeline stages; roots first.
 std::vector<Class> relevant_classes(const std::vector<const program::Module*>& modules, const support::SourceManager& sources);
-
-/// "Net_stage3" -> 3: a pipeline stage by its name.
-std::optional<std::size_t> stage_number(const std::string& name);
 
 /// How many dimensions a forward expects of a parameter, told by `b, n, c = x.shape` and the like; 0: not told.
 std::size_t rank_of(const program::Function& forward, const std::string& parameter);

@@ -135,6 +135,7 @@ bool Propagator::refine(const eval::Failure& f) {
     }
     return false;
   }
+  if (is_view(name) && whole_meets_local(f, x)) return false;
   if (is_view(name) || name == "unflatten") {
     std::vector<std::int64_t> target;
     for (const auto& a : f.sizes) target.insert(target.end(), a.values.begin(), a.values.end());

@@ -20,19 +20,6 @@ using namespace syntax;
 
 namespace {
 
-const ClassDef* class_in(const program::Module& m, const std::string& name) {
-  for (const auto* s : m.body)
-    if (s->kind == StmtKind::ClassDef && s->class_def->name == name) return s->class_def;
-  return nullptr;
-}
-
-/// Names that the distributed form of a class is made from.
-std::string original_name(const std::string& name) {
-  if (const auto at = name.find("Distributed"); at != std::string::npos) return name.substr(0, at) + name.substr(at + 11);
-  if (name.starts_with("Parallel") && name.size() > 8) return name.substr(8);
-  return {};
-}
-
 /// Classes at line starts of a text.
 void classes_of(const std::string& text, const std::string& path, std::map<std::string, std::vector<std::string>>& out) {
   for (std::size_t at = 0; at != std::string::npos;) {
@@ -69,21 +56,6 @@ std::string making(const program::Function& init, std::string_view attribute, co
       if (i->kind == StmtKind::If && i->range.contains((*s)->range)) text += std::string(sources.text(i->value->range)) + "\n";
   }
   return text;
-}
-
-support::Range name_range(const ClassDef& c) { return {c.def_range.file, c.def_range.begin, c.def_range.begin + 6 + static_cast<std::uint32_t>(c.name.size())}; }
-
-/// Letters changed, left out, put in or exchanged with their neighbour (Damerau, 1964).
-std::size_t slips(const std::string& a, const std::string& b) {
-  std::vector<std::vector<std::size_t>> d(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
-  for (std::size_t i = 0; i <= a.size(); ++i) d[i][0] = i;
-  for (std::size_t j = 0; j <= b.size(); ++j) d[0][j] = j;
-  for (std::size_t i = 1; i <= a.size(); ++i)
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      d[i][j] = std::min({d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + (a[i - 1] != b[j - 1])});
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
-    }
-  return d[a.size()][b.size()];
 }
 
 }  // namespace
@@ -249,7 +221,7 @@ void Session::misspelt(const std::string& error, support::Range at) {
       return true;
     });
   }
-  if (!here) return;
+  if (!here || names.count(word)) return;  // set on another path
   if (of.empty()) {
     program::walk(here->body, [&](const Stmt* s) {
       if (s->kind == StmtKind::FunctionDef) names.insert(s->function->locals.begin(), s->function->locals.end()), names.insert(s->function->name);
@@ -262,19 +234,8 @@ void Session::misspelt(const std::string& error, support::Range at) {
     });
     if (names.count(word)) return;  // bound somewhere: on another path
   }
-  // The nearest, and the only one that near: else there is nothing to say.
-  std::size_t best = std::max<std::size_t>(1, word.size() / 4), second = best + 1;
-  const std::string* near = nullptr;
-  for (const auto& n : names) {
-    const std::size_t d = slips(word, n);
-    if (d <= best && (!near || d < best)) {
-      second = near ? best : second;
-      best = d;
-      near = &n;
-    } else if (d < second) {
-      second = d;
-    }
-  }
+  bool alone = false;
+  const auto near = nearest_slip(word, names, &alone);
   if (!near) return;
   // The place of the word itself, in the statement that failed.
   support::Range where = at;
@@ -283,7 +244,7 @@ void Session::misspelt(const std::string& error, support::Range at) {
     return true;
   });
   std::optional<support::Fix> fix;
-  if (sources_.text(where) == word && best < second) fix = support::Fix{"safe", {{where, *near}}};
+  if (sources_.text(where) == word && alone) fix = support::Fix{"safe", {{where, *near}}};
   findings_.add(Severity::Error, "SW307", where, (of.empty() ? "'" + word + "' is not defined" : of + " has no '" + word + "'") + ": did you mean '" + *near + "'?", {}, fix);
 }
 

@@ -101,8 +101,10 @@ void Propagator::region(const Op& op, const std::string& kind) {
     if (!p.known) return set(out, q);
     const std::size_t d = changed < shape.size() ? changed : shape.size() - 1;
     if (!sharded(p, d)) {
-      if (!rest && p.partial < 0 && gathered_before(in))
+      if (!rest && p.partial < 0 && gathered_before(in)) {
+        ++repairs;  // what does not fit from here on is this fault's doing
         findings_.add(Severity::Error, "SW115", range_of(op), "this value is whole on every rank already: gathering it repeats it " + std::to_string(tp_) + " times", {});
+      }
       return set(out, unknown(out));
     }
     for (std::size_t i = 0; i < q.dims.size(); ++i)

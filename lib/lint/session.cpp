@@ -10,6 +10,8 @@
 #include "eval/torch_link.h"
 #include "lint/files.h"
 #include "lint/placement.h"
+#include "lint/run_scripts.h"
+#include "lint/syntax_help.h"
 
 namespace shardwright::lint {
 
@@ -31,6 +33,7 @@ struct Session::Attempt {
   bool built = false, done = false, again = false;
   std::string error;
   support::Range error_at;                          ///< where it was raised
+  std::vector<model::Incomplete> incomplete;
   std::vector<const program::ClassDef*> covered;
   Facts facts;
 };
@@ -43,6 +46,17 @@ const program::Module* Session::load(const std::string& path) {
   auto m = loader_->loader().load_file(path);
   if (m) loaded_.push_back(*m);
   return m ? *m : nullptr;
+}
+
+void Session::wiring(const std::vector<Registry>& registries, const std::vector<const program::Module*>& asking) {
+  check_wiring(registries, asking, [&](const std::string& dotted) { return loader_->load(dotted); }, sources_, findings_);
+}
+
+void Session::run_script(support::FileId script) {
+  check_run_script(script, sources_, [&](const std::string& path) {
+    auto m = loader_->loader().load_file(path);
+    return m ? *m : nullptr;
+  }, findings_);
 }
 
 void Session::run(const std::vector<Class>& classes) {
@@ -108,6 +122,7 @@ bool Session::run_class(const Class& c, Facts* facts, bool quiet) {
     if (last.done) {
       covered_.insert(last.covered.begin(), last.covered.end());
       covered_.insert(c.def);
+      for (const auto& i : last.incomplete) findings_.add(support::Severity::Info, "SW902", i.range, "not followed: " + i.why);
       if (ranks) {
         // What only one rank does (a bias that rank 0 adds) is no fault of all.
         const std::vector<support::Diagnostic> first(findings_.all().begin() + static_cast<std::ptrdiff_t>(mark), findings_.all().end());
@@ -127,6 +142,7 @@ bool Session::run_class(const Class& c, Facts* facts, bool quiet) {
     findings_.back_to(mark, {"SW103", "SW116", "SW112"});
     if (quiet) findings_.back_to(mark);
     if (last_try && !quiet) misspelt(name_error, name_error_at);
+    if (last_try && !quiet && !last.error.empty()) findings_.add(support::Severity::Info, "SW902", syntax::name_range(*c.def), c.def->name + " could not be followed to its end: " + last.error, {{last.error_at, "here"}});
     if (last_try) return false;
   }
   return false;
@@ -307,6 +323,7 @@ bool Session::attempt(const Class& c, std::vector<Guess>& inputs, const Given& g
       }
       watcher.end();
       out.done = true;
+      out.incomplete = trace.incomplete;
       eval::finish_model(in, model, true);  // names of modules and parameters
       collect_facts(out.facts, trace, received, in.bind_summary(returned));
       for (const auto& m : trace.calls)

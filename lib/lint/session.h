@@ -13,6 +13,7 @@
 #include "lint/facts.h"
 #include "lint/findings.h"
 #include "lint/lint.h"
+#include "lint/wiring.h"
 
 namespace shardwright::lint {
 
@@ -22,6 +23,10 @@ class Session {
   /// Parses a file; nullptr when it cannot be read.
   const program::Module* load(const std::string& path);
   void run(const std::vector<Class>& classes);
+  /// Registries, wrappers, the configuration's way (wiring.h).
+  void wiring(const std::vector<Registry>&, const std::vector<const program::Module*>& asking);
+  /// Sizes of a run script (run_scripts.h).
+  void run_script(support::FileId);
   /// What the boundaries of pipeline stages declare against what the stages of that file return (stages.cpp).
   void boundaries(const program::Module&);
 
@@ -38,6 +43,7 @@ class Session {
   /// Distributed classes against the classes whose place they take (originals.cpp).
   void originals(const std::vector<Class>&);
   void compare_chain(const Facts& original, const std::vector<std::pair<const Class*, Facts>>& stages, bool complete, const std::string& model);
+  void strict_base(const Class&);
   void constants(const Class&, const std::vector<Sent>&);
   void balance(const std::vector<std::pair<const Class*, Facts>>& stages);
   void compare_defaults(const program::ClassDef& original, const program::ClassDef& distributed);

@@ -68,8 +68,6 @@ bool plain(const Stage& s, const support::SourceManager& sources) {
   return !s.def->bases.empty();
 }
 
-support::Range name_range(const ClassDef& c) { return {c.def_range.file, c.def_range.begin, c.def_range.begin + 6 + static_cast<std::uint32_t>(c.name.size())}; }
-
 /// Is it set in the class itself?
 bool class_attribute(const ClassDef& c, std::string_view name) {
   return std::any_of(c.body.begin(), c.body.end(), [&](const Stmt* s) {

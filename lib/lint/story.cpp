@@ -62,7 +62,8 @@ support::Range Propagator::argument(ModuleId m, const char* name, std::string* t
   return module.construct_call ? module.construct_call->range : support::Range{};
 }
 
-void Propagator::pair_used(const eval::LayerResultObj& pair, const eval::Site& site) {
+void Propagator::pair_used(const eval::LayerResultObj& pair, const eval::Site& used) {
+  const eval::Site& site = used.expr ? used : pair.site;
   if (!site.expr || site.frame < 0) return;
   std::vector<support::Note> notes;
   std::optional<support::Fix> fix;

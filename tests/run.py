@@ -31,6 +31,7 @@ def main():
         ("lint: examples, fixes, formats, language server", [python, "-m", "unittest", "discover", "-s", "tests/lint", "-p", "test_*.py"]),
         ("lint cases", [python, "tests/cases/check_lint.py", a.binary, "tests/cases"]),
         ("lint cases, the fork's imports", [python, "tests/cases/check_lint.py", a.binary, "tests/cases", "--prefix", "onescience"]),
+        ("lint: single faults, run on simulated ranks", [python, "tests/lint/mutations/run.py", "--binary", a.binary, *([] if a.all else ["--limit", "30"])]),
         ("fuzzed input", [python, "tests/fuzz/run_fuzz.py", "--tool", str(Path(a.build) / "bin" / "fuzz_lint"), "--runs", "100000" if a.all else "500"]),
         ("axes and cuts against the prototype", [python, "tests/oracle/check.py", "--binary", a.binary, "--corpus", a.corpus]),
         ("trees against PyTorch", [python, "tests/corpus/check_tree.py", "--binary", a.binary, "--corpus", a.corpus]),

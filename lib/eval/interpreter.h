@@ -128,6 +128,7 @@ class Interpreter {
   TensorHooks* tensors = nullptr;          ///< nullptr: no tensors
   std::int64_t max_steps = 20'000'000;     ///< statements + loop iterations + calls
   bool init_phase = true;                  ///< Frame::init of new frames
+  bool tensors_only = false;               ///< the trace's summaries of values: no variables but tensors, containers opened once (lint)
 
   // ---- making values -------------------------------------------------------------------------------------------------
   template <class T, class... A> T* make(A&&... a) { auto p = std::make_unique<T>(std::forward<A>(a)...); T* r = p.get(); heap_.push_back(std::move(p)); return r; }

@@ -171,7 +171,7 @@ void Session::compare_chain(const Facts& original, const std::vector<std::pair<c
     bool shared = false;
     for (const auto& [c, f] : stages) {
       const auto text = sources_.text(c->def->range);
-      shared = shared || contains(text, {"share_embeddings_and_output_weights = True", "shared_embedding_or_output_weight", "embedding_group"}) || contains(sources_.file(c->module->file).text, {"from shardwright"});
+      shared = shared || contains(text, {"share_embeddings_and_output_weights = True", "shared_embedding_or_output_weight", "embedding_group"}) || contains(sources_.file(c->module->file).text, {"from shardwright.parallel"});
       if (std::any_of(names.begin(), names.end(), [&](const std::string& n) { return f.parameters.count(n) > 0; })) holders.push_back(c);
     }
     if (!shared && holders.size() > 1)

@@ -82,6 +82,9 @@ class Propagator final : public eval::Observer {
   std::int64_t whole(const Placement&, std::size_t dim) const;
   std::string shape_text(TensorId, bool of_whole = false);
 
+  /// "[3, 12, 80] of [3, 12, 160]: sharded over tensor parallel in dimension 2, by up (ColumnParallelLinear)".
+  std::string describe(TensorId);
+
   /// Inputs that arrive sharded, by name: the dimensions.
   std::map<std::string, std::set<int>> sharded_inputs;
 

@@ -93,6 +93,7 @@ const program::Function* method(const program::ClassDef& c, const char* name) {
 bool Session::run_class(const Class& c, Facts* facts, bool quiet) {
   const std::size_t mark = findings_.mark();
   const bool ranks = sources_.text(c.def->range).find("rank") != std::string_view::npos;
+  bool made_defaults_too = true;
   for (bool made_defaults : {false, true}) {
     std::vector<Guess> inputs;
     Attempt last;
@@ -114,6 +115,7 @@ bool Session::run_class(const Class& c, Facts* facts, bool quiet) {
       for (auto& g : inputs)
         if (!g.told && !g.none) g.shape = shape_of_rank(rank, g.shape.empty() ? 40 : g.shape.back()), g.settled.clear(), g.sharded.clear();
     }
+    if (!last.done && last.error.starts_with("step budget")) made_defaults_too = false;
     if (last.done && facts) *facts = std::move(last.facts);
     if (last.done && quiet) {
       findings_.back_to(mark);
@@ -138,7 +140,7 @@ bool Session::run_class(const Class& c, Facts* facts, bool quiet) {
       return true;
     }
     // What was seen before the run ended: only what does not depend on made-up sizes.
-    const bool last_try = made_defaults || last.built;
+    const bool last_try = made_defaults || last.built || !made_defaults_too;
     findings_.back_to(mark, {"SW103", "SW116", "SW112"});
     if (quiet) findings_.back_to(mark);
     if (last_try && !quiet) misspelt(name_error, name_error_at);
@@ -180,6 +182,7 @@ bool Session::attempt(const Class& c, std::vector<Guess>& inputs, const Given& g
     eval::Interpreter in(sources_, *loader_, trace);
     Propagator watcher(sources_, findings_, tp_);
     in.max_steps = request_.max_steps;
+    in.tensors_only = true;
     in.impl()->stack_limit = co.stack_limit();
     eval::Watch watch{&watcher, tp_, given_to_it.rank, true};
     eval::Env& env = *in.impl()->new_env(nullptr, nullptr);
@@ -324,6 +327,7 @@ bool Session::attempt(const Class& c, std::vector<Guess>& inputs, const Given& g
       watcher.end();
       out.done = true;
       out.incomplete = trace.incomplete;
+      if (request_.values && given_to_it.rank == 0) note_values(trace, watcher);
       eval::finish_model(in, model, true);  // names of modules and parameters
       collect_facts(out.facts, trace, received, in.bind_summary(returned));
       for (const auto& m : trace.calls)

@@ -17,6 +17,8 @@
 
 namespace shardwright::lint {
 
+class Propagator;
+
 class Session {
  public:
   Session(const Request&, support::SourceManager&, const rules::Database&, Found&);
@@ -38,6 +40,8 @@ class Session {
   bool run_class(const Class&, Facts* facts = nullptr, bool quiet = false);
   bool run_stage(const Class&, const std::vector<Sent>& received, Facts&);
   bool attempt(const Class&, std::vector<Guess>& inputs, const Given&, Attempt& out);
+  /// Values of the expressions that a run came by, for Request::values (values.cpp).
+  void note_values(const model::Trace&, Propagator&) const;
   /// Stages of one model, each on what the one before it returns, and together against the model (chain.cpp).
   void chains(const std::vector<Class>&);
   /// Distributed classes against the classes whose place they take (originals.cpp).

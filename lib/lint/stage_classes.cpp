@@ -218,7 +218,7 @@ void detached_of(const Stage& s, Found& found) {
 
 void check_stages(const program::Module& m, const support::SourceManager& sources, Found& found) {
   if (m.file < 0 || sources.file(m.file).text.find("_stage") == std::string::npos) return;
-  if (contains(sources.file(m.file).text, {"from shardwright", "import shardwright"})) return;  // our runtime asks other things of its stages
+  if (contains(sources.file(m.file).text, {"shardwright.parallel"})) return;  // our runtime asks other things of its stages
   std::map<std::string, std::vector<Stage>> models;
   for (const auto* s : m.body)
     if (s->kind == StmtKind::ClassDef)

@@ -14,7 +14,7 @@ from ranks import WORLD, Hang
 
 ROOT = Path(__file__).resolve().parents[3]
 CONSTRUCTING = threading.Lock()
-GENERATED = {"runtime": ["gpt_tied", "swin_block", "unet_attention", "parallel_block"], "megatron": ["gpt_tied", "swin_block", "unet_attention"], "onescience": ["gpt_tied"]}
+GENERATED = {"runtime": ["gpt_tied", "swin_block", "parallel_block"], "megatron": ["swin_block"], "onescience": ["unet_attention"]}
 INPUTS = {"gpt_tied": {"ids": {"integers": [2, 16], "below": 96}, "targets": {"integers": [2, 16], "below": 96}}, "swin_block": {"image": [1, 3, 32, 32]},
           "unet_attention": {"x": [1, 3, 16, 16]}, "parallel_block": {"x": [2, 6, 12]}}
 

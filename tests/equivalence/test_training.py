@@ -121,6 +121,33 @@ class Training(unittest.TestCase):
                 with self.assertRaisesRegex(AssertionError, words):
                     train(one, 1, *arguments, work=d)
 
+    def test_documented_arguments(self):
+        """docs/runtime.md has the arguments that there are."""
+        said = subprocess.run([sys.executable, "-m", "shardwright.parallel.arguments"], env=dict(os.environ, PYTHONPATH=RUNTIME), capture_output=True, text=True, check=True).stdout
+        page = Path(HERE, "..", "..", "docs", "runtime.md").read_text()
+        self.assertEqual(page.split("<!-- arguments -->\n")[1].split("<!-- arguments end -->")[0], said, "run python -m shardwright.parallel.arguments")
+        for command in (line.split("#")[0].split() for line in page.splitlines() if line.startswith("python -m shardwright.parallel.simulate")):
+            with tempfile.TemporaryDirectory() as d:
+                subprocess.run([sys.executable, *command[1:]], env=dict(os.environ, PYTHONPATH=RUNTIME), cwd=d, check=True, stdout=subprocess.DEVNULL)
+
+    def test_hung_rank(self):
+        """A rank that stops: the others end within the time limit and say which operation they waited for."""
+        with tempfile.TemporaryDirectory() as d:
+            two = hand.write(f"{d}/two", 2)
+            processes = start(two, 2, "--pipeline-model-parallel-size", "2", "--train-iters", "100000", "--log-json", f"{d}/log.jsonl", "--init", "local",
+                              "--distributed-timeout-minutes", "0.1", work=d)
+            try:
+                until = time.monotonic() + 120
+                while not (os.path.exists(f"{d}/log.jsonl") and os.path.getsize(f"{d}/log.jsonl")) and time.monotonic() < until:
+                    time.sleep(0.05)
+                processes[0].send_signal(signal.SIGSTOP)
+                self.assertNotEqual(processes[1].wait(30), 0)
+            finally:
+                for p in processes:
+                    p.kill()
+                    p.wait()
+            self.assertRegex(outputs(d, 2)[1], r"the job ends: rank 1 \(stage 1, tp 0, dp 0\): .*(imed out|time)")
+
     def test_signal_and_kill(self):
         """SIGTERM saves and ends; a killed rank ends all within 15 s with one message; what follows equals the uninterrupted run."""
         seed = int(os.environ.get("SEED", time.time()))

@@ -4,12 +4,15 @@ In front of every message goes one integer. Forward: 0 where shapes, types and N
 length of a new description, which follows. Backward: which entries have a gradient (a bit each). Both sides know what is expected (what
 this micro-batch had in the step before, else what the message before had), so the receiver posts its buffers before it knows
 what comes; where something else comes, what was posted is filled with zeros and the right tensors follow. So a short last batch or an
-evaluation with another batch size needs nothing special, and costs once.
+evaluation with another batch size needs nothing special, and costs once. Small messages travel in one piece with their integer, large ones
+beside it, without a copy.
 
 Transfers obey the stricter rules of NCCL on every backend: no tags, one order of messages for a pair of ranks (schedules.programs),
 contiguous buffers, complex as real, bool as uint8.
 """
 from __future__ import annotations
+
+import functools
 
 import torch
 import torch.distributed as dist
@@ -73,6 +76,25 @@ def _buffer(kind, device, make=torch.empty):
     return make(shape, dtype=torch.uint8 if dtype == torch.bool else dtype, device=device)
 
 
+_PACKED = 1 << 18   # bytes up to which copying costs less than a message
+
+
+def _layout(tensors):
+    """(offset, bytes) of every tensor behind the integer, and the length of the whole; None where they are better sent one by one."""
+    at, places = 16, []
+    for t in tensors:
+        places.append((at, t.nbytes))
+        at += -(-t.nbytes // 16) * 16
+    return (places, at) if tensors and at <= _PACKED else None
+
+
+def _packed_views(like, device):
+    """One buffer for the integer and tensors like these: (buffer, view of the integer, views)."""
+    places, length = _layout(like)
+    whole = torch.empty(length, dtype=torch.uint8, device=device)
+    return whole, whole[:8].view(torch.int64), [whole[a:a + n].view(t.dtype).view(t.shape) for (a, n), t in zip(places, like)]
+
+
 def _unwire(t, dtype):
     return torch.view_as_complex(t) if dtype.is_complex else t.to(torch.bool) if dtype == torch.bool else t
 
@@ -94,7 +116,7 @@ class Transport:
     """Sends and receives messages of one rank. `rank_of(stage)`: global rank; a link is (kind, source stage, target stage)."""
 
     def __init__(self, group, rank_of, device, most_in_flight):
-        self.group, self.rank_of, self.device, self.most = group, rank_of, device, most_in_flight
+        self.group, self.rank_of, self.device, self.most = group, functools.cache(lambda stage: dist.get_group_rank(group, rank_of(stage))), device, most_in_flight
         # On Gloo directions do not wait for each other, so what follows a receive may be posted before it is complete. NCCL runs what a
         # pair of ranks exchanges in the order posted: there a message is completed at once.
         self.posts_ahead = group is not None and dist.get_backend(group) == "gloo"
@@ -119,7 +141,7 @@ class Transport:
     # ---- sending ----
     def _post_send(self, tensors, rank, what):
         for t in tensors:
-            self.sends.append((dist.isend(t, rank, self.group), t, what))
+            self.sends.append((self.group.send([t], rank, 0), t, what))
 
     def _trim(self, most):
         while len(self.sends) > most:
@@ -140,12 +162,13 @@ class Transport:
             description, known = describe(tensors), self._expect(link, i)
             self.kinds[source, target, i] = parse(description)
             changed = description != known
-            header = len(description) if changed else 0
+            header, first, later = 0, payload, []
             if changed:
-                extra = [_buffer(k, self.device, torch.zeros) for k in parse(known or ()) if _is_tensor(k)]
-                extra.append(torch.tensor(description, dtype=torch.int64, device=self.device))
+                header = len(description)
+                first = [_buffer(k, self.device, torch.zeros) for k in parse(known or ()) if _is_tensor(k)]
+                extra = [*first, torch.tensor(description, dtype=torch.int64, device=self.device)]
+                later = [extra[-1], *payload]
             self.expected[link].set(i, description)
-            order = extra + payload
         else:
             kinds = self.kinds.pop((target, source, i))
             if len(kinds) > 62:
@@ -156,17 +179,25 @@ class Transport:
             for k in range(len(kinds)):
                 if header >> k & 1:
                     real[k] = next(at)
-            order = []
+            first = []
             for k in range(len(kinds)):
                 if expected >> k & 1:
-                    order.append(real[k] if k in real else _buffer(kinds[k], self.device, torch.zeros))
-                    extra += [] if k in real else order[-1:]
-            order += [t for k, t in real.items() if not expected >> k & 1]
+                    first.append(real[k] if k in real else _buffer(kinds[k], self.device, torch.zeros))
+                    extra += [] if k in real else first[-1:]
+            later = [t for k, t in real.items() if not expected >> k & 1]
             self.expected[link].set(i, (len(kinds), header))
         _C.count_payload(HEADER, 8 + sum(t.nbytes for t in extra))
         for t in payload:
             _C.count_payload(BOUNDARY, t.nbytes)
-        self._post_send([torch.tensor([header], dtype=torch.int64, device=self.device), *order], rank, what)
+        if _layout(first):
+            whole, number, views = _packed_views(first, self.device)
+            number.fill_(header)
+            for view, t in zip(views, first):
+                view.copy_(t)
+            first = [whole]
+        else:
+            first = [torch.tensor([header], dtype=torch.int64, device=self.device), *first]
+        self._post_send([*first, *later], rank, what)
         self._trim(self.most)
 
     def finish(self):
@@ -186,15 +217,21 @@ class Transport:
         else:
             kinds = self.kinds[target, source, i]
             expected = self._gradient_mask(link, i, kinds)
-        header = torch.empty(1, dtype=torch.int64, device=self.device)
-        buffers = {k: _buffer(kinds[k], self.device) for k in range(len(kinds)) if expected >> k & 1}
-        works = self._post_receive([header, *buffers.values()], source)
+        buffers = {k: _buffer(kinds[k], "meta") for k in range(len(kinds)) if expected >> k & 1}
+        if _layout(list(buffers.values())):
+            whole, header, views = _packed_views(list(buffers.values()), self.device)
+            buffers, posted = dict(zip(buffers, views)), [whole]
+        else:
+            header = torch.empty(1, dtype=torch.int64, device=self.device)
+            buffers = {k: _buffer(kinds[k], self.device) for k in buffers}
+            posted = [header, *buffers.values()]
+        works = self._post_receive(posted, source)
         self.posted[link] = (item, kinds, expected, header, buffers, works)
         if not self.posts_ahead:
             self._complete(link)
 
     def _post_receive(self, tensors, source):
-        return [dist.irecv(t, self.rank_of(source), self.group) for t in tensors]
+        return [self.group.recv([t], self.rank_of(source), 0) for t in tensors]
 
     def _wait(self, works):
         for work in works:

@@ -35,20 +35,28 @@ def report(error) -> int:
     """Tells what went wrong, once a job: the rank that failed first does, the others only say that they end because of it. Returns the
     exit code. Call in an except block; end the process afterwards with `os._exit` (others may hang in a collective)."""
     m, store, mine = _mesh.mesh(), _store(), f"{_mesh.mesh().where()}: {type(error).__name__}: {error}"
-    first, who = True, ""
+    first, who, told = True, "", ""
     consequence = isinstance(error, RuntimeError) and any(w in str(error) for w in ("Connection closed", "Connection reset", "timed out", "Timed out", "Broken pipe"))
-    if store is not None:
+    answer: list[str] = []
+
+    def ask():
         try:
             if consequence:   # most likely another rank's: give it time to say so
                 for _ in range(20):
                     if store.check(["shardwright/failed"]):
                         break
                     time.sleep(0.1)
-            said = store.compare_set("shardwright/failed", "", f"{m.rank}\n{mine}").decode()
-            who, _, told = said.partition("\n")
-            first = who == str(m.rank)
+            answer.append(store.compare_set("shardwright/failed", "", f"{m.rank}\n{mine}").decode())
         except Exception:   # the store is gone with the rank that held it
             pass
+
+    if store is not None:   # in a thread: the store may hang with the rank that holds it
+        asking = threading.Thread(target=ask, daemon=True)
+        asking.start()
+        asking.join(4)
+        if answer:
+            who, _, told = answer[0].partition("\n")
+            first = who == str(m.rank)
     if first:
         print("".join(traceback.format_exception(error)), file=sys.stderr)
         print(f"shardwright: the job ends: {mine}", file=sys.stderr, flush=True)

@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 
+#include "cxx/load.h"
 #include "support/files.h"
 
 namespace shardwright::driver {
@@ -80,11 +81,14 @@ support::Expected<std::unique_ptr<Analysis>> trace_model(const ModelRequest& req
   if (!rules) return rules.error();
   a->rules = *rules;
   progress("reading the model");
+  if (!a->file.cxx_file.empty())
+    if (auto read = read_cxx(request, a->file, sm); !read) return read.error();
   eval::Options options;
   options.max_steps = request.max_steps;
   options.rules = a->rules;
   options.syntax = a->syntax = std::make_shared<python::Syntax>(sm);
   options.rules_dirs = request.rules;
+  if (a->file.cxx) options.programs = {a->file.cxx->module};
   auto traced = eval::trace(a->file.job, options, sm);
   if (!traced) return traced.error();
   a->traced = std::move(*traced);
@@ -105,6 +109,7 @@ support::Expected<std::unique_ptr<Analysis>> analyse(const ModelRequest& request
   options.rules = a.rules;
   options.syntax = a.syntax;
   options.rules_dirs = request.rules;
+  if (a.file.cxx) options.programs = {a.file.cxx->module};
   if (auto other = eval::trace(eval::with_batch(a.file.job, 3), options, sm)) a.other = std::move(*other);
   else a.warnings.push_back({support::Severity::Warning, "batch", {}, "the model does not run at another batch size (" + other.error().message + "): the plan is proven for this size only", {}, {}});
 

@@ -15,6 +15,7 @@
 #include "sharding/sharding.h"
 
 namespace shardwright::rules { struct Target; }
+namespace shardwright::cxx { struct Unit; }
 
 namespace shardwright::driver {
 
@@ -28,6 +29,9 @@ struct ModelRequest {
   std::vector<std::string> settings;        ///< --set key=value
   std::vector<std::string> rules;           ///< --rules DIR
   std::int64_t max_steps = 20'000'000;
+  std::string cxx_build;                    ///< -p BUILD: folder of compile_commands.json
+  std::vector<std::string> cxx_flags;       ///< after --: the compiler's flags
+  bool cached = true;                       ///< --no-cache: what was read of C++ before is not used
 };
 
 /// A job with what its file says beyond the interpreter's keys.
@@ -44,7 +48,13 @@ struct JobFile {
   std::string loss;
   bool by_path = false;                     ///< the model is a file: its neighbours may be copied
   std::string entry_dir;                    ///< folder of that file
+  std::string cxx_file, cxx_build;          ///< a model in C++: its file, the folder of its compile_commands.json
+  std::vector<std::string> cxx_flags;
+  std::shared_ptr<cxx::Unit> cxx;           ///< what was read of it (trace_model); else null
 };
+
+/// Reads the C++ file of a job (cxx_file) and names the class in it as the interpreter does.
+support::Expected<bool> read_cxx(const ModelRequest&, JobFile&, support::SourceManager&);
 
 /// Reads a job file or makes a job of MODEL and the options.
 support::Expected<JobFile> load_job(const ModelRequest&, support::SourceManager&);

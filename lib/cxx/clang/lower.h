@@ -122,7 +122,7 @@ class Lowering {
   Expr* construct(const clang::CXXConstructExpr* e, Range r);
   /// A class called with arguments that were forwarded to its constructor.
   Expr* make_object(const clang::CXXRecordDecl* r, llvm::ArrayRef<const clang::Expr*> args, Range whole, Range callee, const clang::CXXConstructorDecl* used);
-  Expr* make_vector(llvm::ArrayRef<const clang::Expr*> args, Range r);
+  Expr* make_vector(const clang::CXXRecordDecl* made, llvm::ArrayRef<const clang::Expr*> args, Range r);
   Expr* operator_call(const clang::CXXOperatorCallExpr* e, Range r);
   Expr* member_call(const clang::CXXMemberCallExpr* e, Range r);
   Expr* tensor_method(const clang::CXXMemberCallExpr* e, const std::string& name, Range r);

@@ -260,6 +260,26 @@ Expr* Lowering::tensor_method(const clang::CXXMemberCallExpr* e, const std::stri
   if (id == "variable_data" || id == "tensor_data") return attribute(of, "data", r);
   if (id == "toType") return call(attribute(of, "to", cr), {expr(args[0])}, r);
   if (id == "sym_size") return call(attribute(of, "size", cr), {expr(args[0])}, r);
+  if (id == "slice" && !args.empty()) {   // x.slice(dim, begin, end, step) is x[:, begin:end:step]
+    if (auto d = args[0]->getIntegerConstantExpr(ast_); d && !defaulted(args[0])) {
+      auto whole = [&] {
+        Expr* s = make(ExprKind::Slice, {});
+        s->kids = {nullptr, nullptr, nullptr};
+        return s;
+      };
+      Expr* s = whole();
+      for (std::size_t i = 1; i < 4 && i < args.size(); ++i)
+        if (!defaulted(args[i]))
+          if (Expr* k = expr(args[i]); k->kind != ExprKind::None) s->kids[i - 1] = k;
+      const std::int64_t dim = d->getExtValue();
+      Expr* key = make(ExprKind::Tuple, {});
+      if (dim < 0) key->kids.push_back(make(ExprKind::Ellipsis, {}));
+      for (std::int64_t i = 0; i < dim; ++i) key->kids.push_back(whole());
+      key->kids.push_back(s);
+      for (std::int64_t i = dim; i < -1; ++i) key->kids.push_back(whole());
+      return subscript(of, key->kids.size() == 1 ? key->kids[0] : key, r);
+    }
+  }
   if (id == "index_put_" && args.size() >= 2) return call(ours("put"), {of, subscript_key(args[0], r), expr(args[1])}, r);
   Expr* c = call(attribute(of, id, cr), {}, r);
   arguments(c, args);

@@ -331,7 +331,8 @@ Expr* Lowering::init_list(const clang::InitListExpr* e, Range r) {
   return l;
 }
 
-Expr* Lowering::make_vector(llvm::ArrayRef<const clang::Expr*> args, Range r) {
+Expr* Lowering::make_vector(const CXXRecordDecl* rec_made, llvm::ArrayRef<const clang::Expr*> args, Range r) {
+  const bool counted = is_std(rec_made, "vector") || is_std(rec_made, "deque") || is_std(rec_made, "list");   // vector(n, value)
   // Arguments of allocators and defaults are not written.
   std::vector<const clang::Expr*> given;
   for (const clang::Expr* a : args)
@@ -345,11 +346,11 @@ Expr* Lowering::make_vector(llvm::ArrayRef<const clang::Expr*> args, Range r) {
     }
     const clang::QualType t = given[0]->getType();
     const CXXRecordDecl* rec = record_of(t);
-    if (t->isIntegerType()) return call(ours("filled"), {expr(given[0])}, r);
+    if (t->isIntegerType() && counted) return call(ours("filled"), {expr(given[0])}, r);
     if (rec && (is_sequence(rec) || is_map(rec))) return expr(given[0]);
     return expr(given[0]);
   }
-  if (given.size() == 2 && record_of(given[0]->getType()) == nullptr && given[0]->getType()->isIntegerType()) return call(ours("filled"), {expr(given[0]), expr(given[1])}, r);
+  if (counted && given.size() == 2 && record_of(given[0]->getType()) == nullptr && given[0]->getType()->isIntegerType()) return call(ours("filled"), {expr(given[0]), expr(given[1])}, r);
   return call(ours("between"), {expr(given[0]), expr(given[1])}, r);
 }
 
@@ -383,7 +384,7 @@ Expr* Lowering::construct(const clang::CXXConstructExpr* e, Range r) {
   }
   if (is_tensor(e->getType()) || qualified(rec) == "at::OptionalTensorRef") return given.empty() ? none(r) : expr(given[0]);
   if (is_tensor_options(e->getType())) return given.empty() ? call(ours("TensorOptions"), {}, r) : expr(given[0]);
-  if (is_sequence(rec)) return make_vector(given, r);
+  if (is_sequence(rec)) return make_vector(rec, given, r);
   if (is_tuple(rec)) {
     if (given.size() == 1 && is_tuple(record_of(given[0]->getType()))) return expr(given[0]);
     Expr* t = make(ExprKind::Tuple, r);

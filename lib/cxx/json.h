@@ -9,7 +9,7 @@
 namespace shardwright::cxx {
 
 /// Changes when the form does: documents of another version are read anew from the source.
-constexpr int kFormat = 1;
+constexpr int kFormat = 2;
 
 /// Top-level statements of a program.
 nlohmann::json to_json(const std::vector<program::Stmt*>& body);

@@ -117,7 +117,9 @@ support::Expected<std::shared_ptr<Unit>> unit_of(const json& document, const std
   unit->module->name = name;
   if (!unit->files.empty()) unit->module->file = unit->files.front();
   unit->module->body = from_json(document.at("body"), unit->files, unit->arena, *unit->module);
-  for (const json& c : document.at("classes")) unit->classes.emplace_back(c.at(0).get<std::string>(), c.at(1).get<bool>());
+  for (const json& c : document.at("classes")) unit->classes.push_back({c.at(0).get<std::string>(), c.at(1).get<bool>(), c.at(2).get<std::string>()});
+  unit->command = document.value("command", std::vector<std::string>{});
+  unit->directory = document.value("directory", "");
   return unit;
 }
 
@@ -140,19 +142,21 @@ support::Expected<std::shared_ptr<Unit>> load(const Request& request, const std:
   if (!tool.empty() && ::stat(tool.c_str(), &s) == 0) key += fmt::format("{} {} {}", s.st_size, s.st_mtim.tv_sec, s.st_mtim.tv_nsec);
   const std::string folder = cache_folder();
   const std::string kept = folder.empty() ? "" : support::join_path(folder, hash(key) + ".json");
-  try {
-    if (request.cached && !kept.empty())
-      if (auto text = support::read_file(kept, kLargestDocument)) {
-        json document = json::parse(*text, nullptr, false);
-        if (!document.is_discarded() && document.value("format", 0) == kFormat && document.contains("body") && same(document)) {
+  if (request.cached && !kept.empty())
+    if (auto text = support::read_file(kept, kLargestDocument)) try {
+        json document = json::parse(*text);
+        if (document.value("format", 0) == kFormat && document.contains("body") && same(document)) {
           auto unit = unit_of(document, name, sources);
           if (unit) (*unit)->from_cache = true;
           return unit;
         }
+      } catch (const json::exception&) {
+        // damaged: read anew
       }
+  try {
     if (tool.empty())
       return failure("models in C++ are read by shardwright-cxx, which is not beside this program: it is built with -DSHARDWRIGHT_CXX=ON where Clang 19's libraries are installed "
-                     "(apt-get install libclang-19-dev llvm-19-dev clang-19, then tools/build)", {}, "input");
+                     "(apt-get install libclang-19-dev llvm-19-dev, then tools/build)", {}, "input");
     std::string out = kept;
     std::error_code ec;
     const fs::path temporary = (folder.empty() ? fs::temp_directory_path() : fs::path(folder)) / fmt::format("{}.{}.part", hash(key), ::getpid());

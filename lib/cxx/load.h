@@ -24,8 +24,11 @@ struct Request {
 struct Unit {
   program::Arena arena;
   program::Module* module = nullptr;
-  std::vector<std::pair<std::string, bool>> classes;   ///< name; does it derive from torch::nn::Module?
+  struct Class { std::string name; bool module = false; std::string spelled; };   ///< `module`: derives from torch::nn::Module; `spelled` as C++ does
+  std::vector<Class> classes;
   std::vector<support::FileId> files;                  ///< the user's, the entry first
+  std::vector<std::string> command;                    ///< the compiler's arguments
+  std::string directory;                               ///< that these are relative to
   bool from_cache = false;
 };
 

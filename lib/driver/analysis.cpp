@@ -8,6 +8,7 @@
 #include <set>
 
 #include "cxx/load.h"
+#include "rules/target.h"
 #include "support/files.h"
 
 namespace shardwright::driver {
@@ -99,6 +100,13 @@ support::Expected<std::unique_ptr<Analysis>> analyse(const ModelRequest& request
   auto made = trace_model(request, sm, progress);
   if (!made) return made;
   Analysis& a = **made;
+  PlanRequest mine = want;
+  if (a.file.cxx && !mine.target) {
+    auto target = rules::load_target("libtorch", sm);
+    if (!target) return target.error();
+    a.target = std::make_unique<rules::Target>(*target);
+    mine.target = a.target.get();
+  }
   if (want.grid.pp < 1 || want.grid.tp < 1 || want.grid.dp < 1) return support::failure("--tp, --pp and --dp must be at least 1", {}, "usage");
 
   // The same model at another batch size: an axis counts only when both agree. Models whose batch is fixed by their
@@ -113,7 +121,7 @@ support::Expected<std::unique_ptr<Analysis>> analyse(const ModelRequest& request
   if (auto other = eval::trace(eval::with_batch(a.file.job, 3), options, sm)) a.other = std::move(*other);
   else a.warnings.push_back({support::Severity::Warning, "batch", {}, "the model does not run at another batch size (" + other.error().message + "): the plan is proven for this size only", {}, {}});
 
-  if (auto planned = plan_again(a, request, want, sm, progress); !planned) return planned.error();
+  if (auto planned = plan_again(a, request, mine, sm, progress); !planned) return planned.error();
   return made;
 }
 
@@ -158,7 +166,7 @@ support::Expected<bool> plan_again(Analysis& a, const ModelRequest& request, con
       po.stages = want.grid.pp;
       std::string why;
       a.slicer.reset();
-      if (want.grid.pp > 1) {
+      if (want.grid.pp > 1 && !a.file.cxx) {   // stages of models in C++ are planned, not written
         a.slicer = std::make_unique<rewrite::StageSlicer>(t, sm, a.other ? &a.other->trace : nullptr);
         for (auto s : a.sharding.states) po.varying.push_back(s == sharding::State::V || s == sharding::State::P);
         if (have_pins) {
@@ -175,8 +183,13 @@ support::Expected<bool> plan_again(Analysis& a, const ModelRequest& request, con
       if (!a.partition.error.empty()) return support::failure(a.partition.error, {}, "stages");
       if (!why.empty()) return support::failure("the stages cannot be written: " + why, {}, "stages");
       progress("deriving the edits");
+      if (a.file.cxx) {
+        if (want.target && want.target->typed) a.typed = rewrite::typed_text(t, a.sharding, a.edits, sm, *a.rules, *want.target), refusals = a.typed.refusals;
+        if (refusals.empty()) break;
+      } else {
       a.specialized = rewrite::specialize(t, a.edits, a.slicer.get(), want.grid.pp, sm, want.target);
       refusals = a.specialized.refusals;
+      }
     }
     if (refusals.empty()) break;
     bool progress_made = false;

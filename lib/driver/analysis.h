@@ -11,10 +11,11 @@
 #include "pipeline/pipeline.h"
 #include "plan/plan.h"
 #include "rewrite/specialize.h"
+#include "rewrite/typed_text.h"
 #include "rules/rules.h"
+#include "rules/target.h"
 #include "sharding/sharding.h"
 
-namespace shardwright::rules { struct Target; }
 namespace shardwright::cxx { struct Unit; }
 
 namespace shardwright::driver {
@@ -76,6 +77,7 @@ struct Analysis {
   JobFile file;
   std::shared_ptr<python::Syntax> syntax;   ///< of all files read in this run
   std::shared_ptr<const rules::Database> rules;
+  std::unique_ptr<rules::Target> target;          ///< of a model in C++ when none was asked for
   std::unique_ptr<eval::Traced> traced;
   std::unique_ptr<eval::Traced> other;      ///< at another batch size; may be null
   sharding::Result sharding;
@@ -83,6 +85,7 @@ struct Analysis {
   rewrite::TpEdits edits;
   std::unique_ptr<rewrite::StageSlicer> slicer;   ///< null at pp = 1
   rewrite::Specialized specialized;
+  rewrite::TypedText typed;                       ///< of a model in C++
   plan::Plan plan;
   std::vector<std::pair<std::string, int>> refused_cuts;  ///< cuts that the source cannot express: reason, how many
   std::vector<std::string> given_up;        ///< axes that generation could not express, in words

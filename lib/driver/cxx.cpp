@@ -17,12 +17,12 @@ support::Expected<bool> read_cxx(const ModelRequest& request, JobFile& file, sup
   std::string name = wanted;
   if (const auto colon = name.substr(0, name.find('<')).rfind(':'); colon != std::string::npos) name = name.substr(colon + 1);
   const auto& all = file.cxx->classes;
-  auto has = [&](const std::string& n) { return std::any_of(all.begin(), all.end(), [&](const auto& c) { return c.first == n; }); };
+  auto has = [&](const std::string& n) { return std::any_of(all.begin(), all.end(), [&](const auto& c) { return c.name == n; }); };
   if (!has(name) && has(name + "Impl")) name += "Impl";
   if (!has(name)) {
     std::string list;
-    for (const auto& [n, is_module] : all)
-      if (is_module) list += (list.empty() ? "" : ", ") + n;
+    for (const auto& c : all)
+      if (c.module) list += (list.empty() ? "" : ", ") + c.name;
     return support::failure("'" + file.cxx_file + "' has no class '" + wanted + "'" + (list.empty() ? "; it has no class derived from torch::nn::Module" : "; its modules are " + list), {}, "input");
   }
   file.job.model = module + ":" + name;

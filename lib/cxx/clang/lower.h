@@ -41,6 +41,7 @@ const clang::CXXRecordDecl* record_of(clang::QualType t);
 std::string qualified(const clang::NamedDecl* d);
 /// Of LibTorch or the standard library: described, not read.
 bool is_library(const clang::Decl* d);
+bool is_library_path(llvm::StringRef file);
 bool in_namespace(const clang::Decl* d, llvm::StringRef outermost);
 /// The module class that a holder (TORCH_MODULE) or std::shared_ptr of a module holds; nullptr for other classes.
 const clang::CXXRecordDecl* held_by(const clang::CXXRecordDecl* r);
@@ -80,8 +81,9 @@ class Lowering {
   /// The whole translation unit's user code.
   std::vector<Stmt*> run();
   Files& files() { return files_; }
-  /// Class names a user may give, with whether they derive from torch::nn::Module.
-  const std::vector<std::pair<std::string, bool>>& classes() const { return classes_; }
+  /// A class that a user may name; `spelled` is how C++ does.
+  struct Class { std::string name; bool module = false; std::string spelled; };
+  const std::vector<Class>& classes() const { return classes_; }
 
  private:
   // ---- declarations (lower_decl.cpp) ------------------------------------------------------------------------------------------
@@ -161,7 +163,7 @@ class Lowering {
   std::set<std::string> taken_;                    ///< names of the current function
   std::set<std::string> globals_;
   std::set<const clang::Decl*> done_;
-  std::vector<std::pair<std::string, bool>> classes_;
+  std::vector<Class> classes_;
   std::vector<const clang::CXXRecordDecl*> pending_;   ///< template instances met in types and not yet read
 };
 

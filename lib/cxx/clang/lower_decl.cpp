@@ -190,7 +190,9 @@ void Lowering::class_decl(const CXXRecordDecl* given) {
   if (!r || is_library(r) || r->isDependentContext() || r->isLambda() || r->isUnion() || held_by(r)) return;
   if (!done_.insert(r->getCanonicalDecl()).second) return;
   const std::string n = class_name(r);
-  classes_.emplace_back(n, is_module(r));
+  clang::PrintingPolicy policy(ast_.getLangOpts());
+  policy.SuppressTagKeyword = true;
+  classes_.push_back({n, is_module(r), ast_.getRecordType(r).getCanonicalType().getAsString(policy)});
   program::ClassDef* c = arena_.class_def();
   c->name = n;
   c->range = c->def_range = range(r->getSourceRange());

@@ -65,6 +65,13 @@ class Consumer : public clang::ASTConsumer {
     cxx::Lowering lowering(ast, ci_.getSema(), arena);
     const auto body = lowering.run();
     auto& sm = ast.getSourceManager();
+    // Every file of the user's, also one that only includes others.
+    for (unsigned i = 0; i < sm.local_sloc_entry_size(); ++i) {
+      const clang::SrcMgr::SLocEntry& entry = sm.getLocalSLocEntry(i);
+      if (!entry.isFile() || entry.getFile().getFileCharacteristic() != clang::SrcMgr::C_User) continue;
+      const clang::FileID id = sm.getFileID(clang::SourceLocation::getFromRawEncoding(entry.getOffset()));
+      if (const auto file = sm.getFileEntryRefForID(id); file && !cxx::is_library_path(file->getName())) lowering.files().index(id);
+    }
     json files = json::array();
     for (clang::FileID id : lowering.files().all()) {
       const auto entry = sm.getFileEntryRefForID(id);
@@ -74,7 +81,7 @@ class Consumer : public clang::ASTConsumer {
     out_["files"] = std::move(files);
     out_["body"] = cxx::to_json(body);
     out_["classes"] = json::array();
-    for (const auto& [name, module] : lowering.classes()) out_["classes"].push_back({name, module});
+    for (const auto& c : lowering.classes()) out_["classes"].push_back({c.name, c.module, c.spelled});
     out_["read"] = json::array();
     for (auto it = sm.fileinfo_begin(); it != sm.fileinfo_end(); ++it) {
       const std::string real = it->first.getFileEntry().tryGetRealPathName().str();
@@ -165,7 +172,7 @@ int main(int argc, char** argv) {
   clang::tooling::ClangTool tool(*database, {file});
   Collector collector(out["errors"]);
   tool.setDiagnosticConsumer(&collector);
-  tool.appendArgumentsAdjuster([](const clang::tooling::CommandLineArguments& given, llvm::StringRef name) {
+  tool.appendArgumentsAdjuster([&out](const clang::tooling::CommandLineArguments& given, llvm::StringRef) {
     clang::tooling::CommandLineArguments a;
     for (std::size_t i = 0; i < given.size(); ++i) {
       // Precompiled headers are another compiler's; a header is read as the file that it is.
@@ -180,9 +187,10 @@ int main(int argc, char** argv) {
     clang::tooling::CommandLineArguments more = {"-xc++", "-w", "-Qunused-arguments", "-Wno-pragma-once-outside-header", "-resource-dir", SHARDWRIGHT_CLANG_RESOURCES};
     if (!standard) more.push_back("-std=c++20");
     a.insert(a.begin() + 1, more.begin(), more.end());
-    (void)name;
+    out["command"] = a;
     return a;
   });
+  if (const auto commands = database->getCompileCommands(file); !commands.empty()) out["directory"] = commands.front().Directory;
   Factory factory(out);
   const int status = tool.run(&factory);
   if (!out["errors"].empty() || status != 0 || !out.contains("body")) {

@@ -40,7 +40,10 @@ bool is_library(const clang::Decl* d) {
   const auto& sm = d->getASTContext().getSourceManager();
   const clang::SourceLocation at = sm.getExpansionLoc(d->getLocation());
   if (at.isInvalid() || sm.isInSystemHeader(at)) return true;
-  const llvm::StringRef file = sm.getFilename(at);
+  return is_library_path(sm.getFilename(at));
+}
+
+bool is_library_path(llvm::StringRef file) {
   for (const char* part : {"/include/torch/", "/include/ATen/", "/include/c10/", "/include/caffe2/", "/api/include/", "/include/c++/"})
     if (file.contains(part)) return true;
   return false;

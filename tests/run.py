@@ -41,6 +41,7 @@ def main():
         ("models: convert and verify", [*models, *(["--all", "--table", "out/table.md"] if a.all else [])]),
         ("predicted payload", [python, "tests/equivalence/check_payload.py", "--binary", a.binary, "--corpus", a.corpus, *([] if a.all else ["--only", "gpt_tied", "timm-vit"])]),
         ("generated training script", [python, "tests/equivalence/check_training.py", "--binary", a.binary]),
+        ("models in C++", [python, "tests/cxx/check_cxx.py", "--binary", a.binary, "--verify", *(["all"] if a.all else ["gpt"])]),
         ("target onescience: handoff and files", [python, "-m", "unittest", "discover", "-s", "tests/onescience", "-p", "test_*.py"]),
         ("target onescience: stages against the originals", [python, "tests/onescience/check_stages.py", "--binary", a.binary, "--corpus", a.corpus, *([] if a.all else ["--ci"])]),
         ("target onescience: the generated training directory", [python, "tests/onescience/check_training.py", "--binary", a.binary]),

@@ -184,7 +184,17 @@ support::Expected<bool> plan_again(Analysis& a, const ModelRequest& request, con
       if (!why.empty()) return support::failure("the stages cannot be written: " + why, {}, "stages");
       progress("deriving the edits");
       if (a.file.cxx) {
-        if (want.target && want.target->typed) a.typed = rewrite::typed_text(t, a.sharding, a.edits, sm, *a.rules, *want.target), refusals = a.typed.refusals;
+        if (want.target && want.target->typed) {
+          a.typed = rewrite::typed_text(t, a.sharding, a.edits, sm, *a.rules, *want.target);
+          refusals = a.typed.refusals;
+          if (!refusals.empty() && want.target->share_copies) {   // self- and cross-attention by one class: the same text when every reader copies
+            auto apart = std::make_unique<rules::Target>(*want.target);
+            apart->share_copies = false;
+            auto edits = rewrite::tp_edits(t, a.sharding, sm, *a.rules, apart.get());
+            auto typed = edits.refusals.empty() ? rewrite::typed_text(t, a.sharding, edits, sm, *a.rules, *apart) : rewrite::TypedText{};
+            if (edits.refusals.empty() && typed.refusals.empty()) a.edits = std::move(edits), a.typed = std::move(typed), refusals.clear();
+          }
+        }
         if (refusals.empty()) break;
       } else {
       a.specialized = rewrite::specialize(t, a.edits, a.slicer.get(), want.grid.pp, sm, want.target);

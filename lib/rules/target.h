@@ -28,6 +28,9 @@ struct Target {
   /// Text in a typed language: parameters are cut (and marked for the sum of their gradients) by statements that another printer
   /// than tp_edits writes, conversions stand at the calls, and a layer is replaced only where nothing names its type.
   bool typed = false;
+  /// One copy into a region for several readers of a tensor. Without: each reader copies (more sums of gradients, but the same text
+  /// whether two arguments are one tensor or two).
+  bool share_copies = true;
 
   // ---- how a parallel linear is constructed and called ------------------------------------------------------------------
   struct Linear {

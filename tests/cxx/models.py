@@ -6,11 +6,11 @@ MODELS = {
         "split": {"h.0.attn.c_attn", "h.0.attn.c_proj", "h.0.mlp.c_fc", "h.0.mlp.c_proj", "h.1.attn.c_attn", "h.1.attn.c_proj", "h.1.mlp.c_fc", "h.1.mlp.c_proj", "wte", "lm_head"},
     },
     "vit": {
-        "file": "vit.hpp", "cls": "vit::ViT", "args": "image=32, patch=8, dim=32, depth=2, heads=4, classes=10", "inputs": ["images=f32[2,3,32,32]"], "parameters": 32586,
+        "file": "vit.hpp", "cls": "vit::ViT", "args": "image=32, patch=8, dim=32, depth=2, heads=4, classes=10", "inputs": ["images=f32[2,3,32,32]"], "parameters": 32554,
         "split": {f"layer{i}.{n}" for i in (0, 1) for n in ("attention.qkv", "attention.proj", "mlp.0", "mlp.2")},
     },
     "translate": {
-        "file": "translate.h", "cls": "TranslatorImpl", "args": "source_words=50, target_words=60", "inputs": ["from=i64[2,9]<50", "to=i64[2,7]<60"], "parameters": 66780,
+        "file": "translate.h", "cls": "TranslatorImpl", "args": "source_words=50, target_words=60", "inputs": ["from=i64[2,9]<50", "to=i64[2,7]<60"], "parameters": 66812,
         "split": {f"{side}.{i}.{n}" for side in ("encoder", "decoder") for i in (0, 1) for n in ("attention.q", "attention.k", "attention.v", "attention.out", "ff.up", "ff.down")}
                  | {f"decoder.{i}.cross.{n}" for i in (0, 1) for n in ("q", "k", "v", "out")} | {"source", "target", "words"},
     },

@@ -197,8 +197,8 @@ support::Expected<bool> plan_again(Analysis& a, const ModelRequest& request, con
         }
         if (refusals.empty()) break;
       } else {
-      a.specialized = rewrite::specialize(t, a.edits, a.slicer.get(), want.grid.pp, sm, want.target);
-      refusals = a.specialized.refusals;
+        a.specialized = rewrite::specialize(t, a.edits, a.slicer.get(), want.grid.pp, sm, want.target);
+        refusals = a.specialized.refusals;
       }
     }
     if (refusals.empty()) break;

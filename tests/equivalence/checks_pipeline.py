@@ -1,5 +1,7 @@
 """Schedules: what they promise, the executor's results under every one of them, backward in two halves. Registered in checks.py's launch."""
+import os
 import random
+import time
 
 import torch
 import torch.nn as nn
@@ -225,3 +227,55 @@ def check_description_is_sent_once():
             executor.run(3, lambda i: stage(draw([2, 5, 3][i], 6)) if not stage.last else stage())
         headers.append(payload["header"])
     assert headers[2] == headers[1] == 3 * 8 < headers[0], headers
+
+
+class _Sleep(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, forward_s, backward_s):
+        ctx.backward_s = backward_s
+        time.sleep(forward_s)
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        time.sleep(ctx.backward_s)
+        return gradient, None, None
+
+
+class Sleeping(nn.Module):
+    def __init__(self, first, last, forward_s, backward_s):
+        super().__init__()
+        self.first, self.last, self.times, self.input_tensor, self.weight = first, last, (forward_s, backward_s), None, nn.Parameter(torch.ones(1))
+
+    def set_input_tensor(self, received):
+        self.input_tensor = received
+
+    def forward(self):
+        y = _Sleep.apply((torch.ones(4) if self.first else self.input_tensor[0]) * self.weight, *self.times)
+        return y.sum() if self.last else (y,)
+
+
+@check(pp=4)
+def check_simulator_tells_real_times():
+    """Stages that sleep for given times, over Gloo: within 5 % of the simulator (the best of a few runs: other load only adds). In the CI
+    tier shorter, and only not faster than it says: four processes share two cores with what else runs."""
+    everything = "SHARDWRIGHT_ALL" in os.environ
+    forward, backward, m, bound = (0.06, 0.12, 8, 1.05) if everything else (0.02, 0.04, 8, float("inf"))
+    for name, virtual in (("1f1b", 1), ("gpipe", 1), ("interleaved", 2)):
+        schedule = make(name, 4, m, virtual)
+        held = schedules.stages_of(sw.pp_rank(), name, 4, virtual)
+        stages = [Sleeping(s == 0, s == len(schedule.placement) - 1, forward / virtual, backward / virtual) for s in held]
+        executor = sw.PipelineExecutor(stages, schedule=name)
+        told = simulate(schedule, forward / virtual, backward / virtual, 0.0)["makespan"]
+        best = float("inf")
+        for attempt in range(6):
+            torch.distributed.barrier()
+            began = time.perf_counter()
+            executor.run(m, lambda i, module=stages[0]: module())
+            torch.distributed.barrier()
+            taken = torch.tensor([time.perf_counter() - began], dtype=torch.float64)
+            torch.distributed.all_reduce(taken, torch.distributed.ReduceOp.MAX)   # the same decision on all ranks
+            best = min(best, float(taken))
+            if attempt and best < told * bound:   # the first one announces shapes
+                break
+        assert told * 0.99 < best < told * bound, f"{name}: {best:.4f} s, the simulator says {told:.4f} s"

@@ -68,6 +68,8 @@ void Session::chains(const std::vector<Class>& classes) {
         break;
       }
       sent = facts.outputs;
+      if (n != stages.rbegin()->first && facts.bare && method(*c->def, "forward") && !returns(*method(*c->def, "forward")).empty())
+        findings_.add(Severity::Error, "SW204", returns(*method(*c->def, "forward")).back()->range, c->def->name + " is not the last stage and returns a bare value; every stage but the last returns a tuple", {});
       if (n != stages.rbegin()->first) constants(*c, sent);
       stage_facts_[c->def] = facts;
       ran.emplace_back(c, std::move(facts));
@@ -81,7 +83,9 @@ void Session::chains(const std::vector<Class>& classes) {
     if (ran.empty()) continue;
     complete = complete && ran.size() == stages.size();
     Facts whole;
+    planned_for_ = stages.begin()->second->module;
     const bool have = original && run_class(*original, &whole, true);
+    planned_for_ = nullptr;
     if (have) compare_chain(whole, ran, complete, model);
     if (complete && ran.size() > 1) balance(ran);
   }

@@ -69,6 +69,7 @@ void collect_facts(Facts& f, const model::Trace& trace, const std::vector<Tensor
   std::map<TensorId, int> from;
   for (std::size_t i = 0; i < received.size(); ++i) from.emplace(received[i], static_cast<int>(i));
   const bool several = returned.kind == model::Binding::Sequence;
+  f.bare = returned.kind == model::Binding::Tensor;
   for (std::size_t i = 0; i < (several ? returned.items.size() : 1); ++i) {
     const model::Binding& value = several ? returned.items[i].second : returned;
     Sent s;

@@ -25,6 +25,7 @@ struct Sent {
 
 struct Facts {
   bool done = false;
+  bool bare = false;             ///< forward returns one tensor, not a tuple
   std::vector<Sent> outputs;
   struct Named { std::string name; support::Range where; double value = 0; };
   std::vector<Named> nonlinear;                 ///< activations, norms and softmaxes, in the order of the run; where: in user code

@@ -301,9 +301,27 @@ void Propagator::report_size(const Op& op, const Regroup& r, const Placement& p)
   findings_.add(Severity::Error, "SW106", range_of(op), message, origin(p));
 }
 
+/// SW106: pieces of one rank's size out of a whole value, or of the whole's size out of a share.
+void Propagator::split_size(const Op& op, const Placement& p, std::size_t d) {
+  if (!p.known || d >= p.dims.size() || p.partial >= 0) return;
+  const std::int64_t n = trace_->tensor(op.inputs[0].tensor).shape[d];
+  for (const auto& a : op.size_args) {
+    if (a.role != model::SizeArg::SplitSize || a.values.size() != 1 || a.values[0] <= 0 || !a.expr) continue;
+    const std::int64_t v = a.values[0], w = whole_size(a.syms.empty() ? nullptr : a.syms[0], v);
+    const bool made = p.dims[d].size() == 1 && p.dims[d][0].made >= 0;
+    const bool too_small = !sharded(p, d) && !made && w == v * tp_ && n % w == 0, too_large = sharded(p, d) && w == v && n % v != 0 && whole(p, d) % v == 0;
+    if (!too_small && !too_large) continue;
+    ++repairs;  // the number of pieces is another, and what takes them fails
+    const std::string text(sources_.text(a.expr->range));
+    findings_.add(Severity::Error, "SW106", range_of(op), text + " = " + std::to_string(v) + (too_small ? " is one rank's size, but the whole value arrives: " : " is the whole's size, but a share arrives: ") + shape_text(op.inputs[0].tensor) + (too_large ? " of " + shape_text(op.inputs[0].tensor, true) : "") + ", cut into " +
+                                                                    std::to_string((n + v - 1) / v) + " pieces instead of " + std::to_string(whole(p, d) / (too_small ? w : v)), origin(p));
+  }
+}
+
 void Propagator::split(const Op& op) {
   const Placement p = place(op.inputs[0].tensor);
   const std::size_t d = index(op.dim);
+  if (!at_rest(op)) split_size(op, p, d);
   bool unsure = !p.known || d >= p.dims.size();
   Dim piece;
   bool contiguous = false;
@@ -503,6 +521,8 @@ bool Propagator::partial_operands(const Op& op, Placement& out) {
     if (others == 0 || (name == "copy_" || name == "fill_")) {
       out.partial = which;
       for (const auto& o : op.inputs)
+        if (const int other = place(o.tensor).partial; other >= 0 && other != which) partials_[index(other)].into = which;
+      for (const auto& o : op.inputs)
         if (o.is_bias && partials_[index(which)].bias < 0) partials_[index(which)].bias = op.id;
       return true;
     }
@@ -512,6 +532,7 @@ bool Propagator::partial_operands(const Op& op, Placement& out) {
         if (s.sym) return false;
       Partial with = part;
       if (with.bias < 0) with.bias = op.id;
+      partials_[index(which)].into = static_cast<int>(partials_.size());
       partials_.push_back(with);
       out.partial = static_cast<int>(partials_.size()) - 1;
       return true;
@@ -683,8 +704,11 @@ void Propagator::confirm(const Op& op) {
 /// A row layer's weight used by itself: the sum over the ranks that the layer does is missing.
 void Propagator::bare_weights() {
   std::set<OpId> reduced;
-  for (const auto& p : partials_)
-    if (p.reduced) reduced.insert(p.op);
+  for (const auto& p : partials_) {
+    const Partial* last = &p;
+    for (int i = 0; i < 16 && !last->reduced && last->into >= 0; ++i) last = &partials_[index(last->into)];
+    if (last->reduced) reduced.insert(p.op);
+  }
   for (const auto& p : partials_) {
     if (reduced.count(p.op) || p.op < 0) continue;
     const Op& op = trace_->op(p.op);

@@ -44,6 +44,7 @@ struct Partial {
   OpId op = -1;                    ///< the contraction
   OpId bias = -1;                  ///< where something whole was added to it
   bool reduced = false;
+  int into = -1;                   ///< added to this one, and summed over the ranks with it
 };
 
 /// A size of an input that nobody states. Runs settle it: an operation that needs another size says so, and the run starts again.
@@ -130,6 +131,7 @@ class Propagator final : public eval::Observer {
   bool whole_meets_local(const eval::Failure&, TensorId x) const;
   void swallowed_share(const Op&, const Placement&);
   void unmarked_shares();
+  void split_size(const Op&, const Placement&, std::size_t dim);
   support::Range made_whole(TensorId) const;
 
   bool refine(const eval::Failure&);

@@ -94,6 +94,7 @@ bool Session::run_class(const Class& c, Facts* facts, bool quiet) {
   const std::size_t mark = findings_.mark();
   const bool ranks = sources_.text(c.def->range).find("rank") != std::string_view::npos;
   bool made_defaults_too = true;
+  const auto* planned = syntax::stage_number(c.def->name) || planned_for_ ? &planned_inputs(planned_for_ ? *planned_for_ : *c.module) : nullptr;
   for (bool made_defaults : {false, true}) {
     std::vector<Guess> inputs;
     Attempt last;
@@ -104,7 +105,7 @@ bool Session::run_class(const Class& c, Facts* facts, bool quiet) {
     for (int i = 0; i < 16; ++i) {
       findings_.back_to(mark);
       last = {};
-      attempt(c, inputs, {0, made_defaults, nullptr}, last);
+      attempt(c, inputs, {0, made_defaults, nullptr, planned}, last);
       if (last.again) continue;
       if (name_error.empty() && (last.error.starts_with("AttributeError") || last.error.starts_with("NameError"))) name_error = last.error, name_error_at = last.error_at;
       if (last.done || !last.built) break;
@@ -131,7 +132,7 @@ bool Session::run_class(const Class& c, Facts* facts, bool quiet) {
         Found& f = findings_;
         f.back_to(mark);
         Attempt other;
-        attempt(c, inputs, {tp_ - 1, made_defaults, nullptr}, other);
+        attempt(c, inputs, {tp_ - 1, made_defaults, nullptr, planned}, other);
         const std::vector<support::Diagnostic> second(f.all().begin() + static_cast<std::ptrdiff_t>(mark), f.all().end());
         f.back_to(mark);
         for (const auto& d : first) f.add(d.severity, d.code, d.range, d.message, d.notes, d.fix);
@@ -158,7 +159,7 @@ bool Session::run_stage(const Class& c, const std::vector<Sent>& received, Facts
     findings_.back_to(mark);
     std::vector<Guess> inputs;
     last = {};
-    attempt(c, inputs, {0, made_defaults, &received}, last);
+    attempt(c, inputs, {0, made_defaults, &received, nullptr}, last);
     if (last.done || last.built) break;
   }
   if (last.done) {
@@ -234,6 +235,8 @@ bool Session::attempt(const Class& c, std::vector<Guess>& inputs, const Given& g
       const auto* f = forward.as<eval::FunctionObj>();
       if (inputs.empty()) {
         const Value width = made("dim");
+        static const std::map<std::string, std::vector<std::int64_t>> none;
+        const auto& planned = given_to_it.planned ? *given_to_it.planned : none;
         for (std::size_t i = 1; i < f->def->parameters.size() && !given_to_it.received; ++i) {
           const auto& p = f->def->parameters[i];
           if (p.name.empty() || p.kind == program::Parameter::VarArgs || p.kind == program::Parameter::VarKeywords || f->defaults[i].set()) continue;
@@ -245,6 +248,7 @@ bool Session::attempt(const Class& c, std::vector<Guess>& inputs, const Given& g
           const std::string annotation = p.annotation ? std::string(sources_.text(p.annotation->range)) : "";
           g.none = dims == 0 && (has(p.name, {"mask", "bias"}) || has(annotation, {"Optional", "None"}));
           g.shape = g.integers && dims == 0 ? std::vector<std::int64_t>{3, 12} : shape_of_rank(dims == 0 ? 3 : dims, width.is(Kind::Int) ? width.as_int() : 40);
+          if (const auto at = planned.find(p.name); at != planned.end()) g.shape = at->second, g.told = true, g.none = false;
           if (dims > 5) return;
           inputs.push_back(std::move(g));
         }

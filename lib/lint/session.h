@@ -35,13 +35,15 @@ class Session {
  private:
   struct Guess;
   struct Attempt;
-  struct Given { int rank = 0; bool made_defaults = false; const std::vector<Sent>* received = nullptr; };
+  struct Given { int rank = 0; bool made_defaults = false; const std::vector<Sent>* received = nullptr; const std::map<std::string, std::vector<std::int64_t>>* planned = nullptr; };
   /// `quiet`: findings are of no interest.
   bool run_class(const Class&, Facts* facts = nullptr, bool quiet = false);
   bool run_stage(const Class&, const std::vector<Sent>& received, Facts&);
   bool attempt(const Class&, std::vector<Guess>& inputs, const Given&, Attempt& out);
   /// Values of the expressions that a run came by, for Request::values (values.cpp).
   void note_values(const model::Trace&, Propagator&) const;
+  /// Shapes of inputs by name, from the plan beside a generated module (planned.cpp).
+  const std::map<std::string, std::vector<std::int64_t>>& planned_inputs(const program::Module&);
   /// Stages of one model, each on what the one before it returns, and together against the model (chain.cpp).
   void chains(const std::vector<Class>&);
   /// Distributed classes against the classes whose place they take (originals.cpp).
@@ -70,6 +72,8 @@ class Session {
   std::vector<const program::Module*> loaded_;                           ///< by load()
   std::map<std::string, std::vector<std::string>> class_files_;          ///< files of the request by the classes they define
   bool class_files_read_ = false;
+  const program::Module* planned_for_ = nullptr;   ///< a stage whose model runs now
+  std::map<std::string, std::map<std::string, std::vector<std::int64_t>>> planned_;   ///< by folder
   int tp_;
 };
 

@@ -375,7 +375,7 @@ def changed_default(s):
     for cls in stages(s):
         f = method(cls, "__init__")
         for a, d in zip(f.args.args[len(f.args.args) - len(f.args.defaults):], f.args.defaults):
-            if isinstance(d, ast.Constant) and isinstance(d.value, float) and re.search(r"\b%s\b" % a.arg, s.read(f).split("):", 1)[1]):
+            if isinstance(d, ast.Constant) and isinstance(d.value, float) and "drop" not in a.arg and re.search(r"\b%s\b" % a.arg, s.read(f).split("):", 1)[1]):
                 yield f"{cls.name} {a.arg}", s.put(d, str(d.value * 2))
 
 
@@ -426,7 +426,7 @@ FAULTS = {
     "parameter unmarked or held whole": (unmark, {"SW108"}),
     "gradient not summed": (unsummed, {"SW109"}),
     "bias before the sum": (early_bias, {"SW110"}),
-    "summed twice": (twice, {"SW115"}),
+    "summed twice": (twice, {"SW115", "SW110"}),
     "serial layer": (serial, {"SW111", "SW102", "SW101", "SW105", "SW106", "SW108"}),
     "statistic over shares": (whole_statistics, {"SW105"}),
     "activation on a partial sum": (partial_activation, {"SW122"}),
@@ -534,5 +534,8 @@ def _changes(operators, source):
 def mutants(program):
     """(kind, file, where, files) of every single fault and of every edit that changes nothing."""
     for file in program.mutable:
+        # Where nothing is drawn, rates of dropout are no numbers that a run shows.
         for kind, where, text in [*_changes(FAULTS, program.files[file]), *_changes(NEUTRAL, program.files[file])]:
+            if kind in ("rates changed", "default changed") and not program.draws:
+                continue
             yield kind, file, where, {**program.files, file: text}

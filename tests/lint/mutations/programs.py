@@ -45,7 +45,7 @@ def generated(binary, work):
             done = subprocess.run([binary, "convert", ROOT / f"testdata/{model}.yaml", "--tp", "2", "--pp", "2", "--target", target, "--force", "-o", out], capture_output=True, text=True)
             if done.returncode:
                 raise RuntimeError(f"convert {model} for {target}: {done.stderr[-1500:]}")
-            files = {str(f.relative_to(out)): f.read_text() for f in sorted(out.rglob("*")) if f.suffix in (".py", ".sh", ".yaml") and "/." not in str(f)}
+            files = {str(f.relative_to(out)): f.read_text() for f in sorted(out.rglob("*")) if f.suffix in (".py", ".sh", ".yaml") and "/generated/" not in str(f)}
             package = next(f for f in files if f.endswith("__init__.py") and "build_stage" in files[f])
             package = package[: -len("/__init__.py")]
             # The module files and the stage files; not the helpers, which are written once for every model, nor the training script.

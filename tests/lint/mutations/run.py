@@ -144,6 +144,8 @@ def main():
                     return 1
             chosen += [(program, m) for m in faults.mutants(program) if not a.only or any(o in m[0] for o in a.only)]
         if a.limit:
+            known = set((Path(__file__).parent / "missed.txt").read_text().splitlines())
+            chosen = [(p, m) for p, m in chosen if f"{p.name} {m[1]} [{m[0]}] {m[2].split(':')[0]}" not in known]
             by_kind = collections.defaultdict(list)
             for c in chosen:
                 by_kind[c[1][0]].append(c)

@@ -58,8 +58,8 @@ class Layer : public nn::Module {
     register_module("mlp", mlp);
   }
   torch::Tensor forward(torch::Tensor x) {
-    x += attention->forward(norm1->forward(x));
-    x += mlp->forward(norm2->forward(x));
+    x = x + attention->forward(norm1->forward(x));
+    x = x + mlp->forward(norm2->forward(x));
     return x;
   }
 

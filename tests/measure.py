@@ -3,7 +3,7 @@
 
 Parts: models (run_models.py --all: hours on few cores; a table that is newer than the program, out/table.md, is taken over), oracle,
 tree, payload, stages (Pangu at its published size beside the obvious hand cut), bench. A part that is not run keeps the section that
-docs/measured.md has, with its date. Exit code 1 where a part fails; what failed is written down too.
+docs/measured.md has, with its date. faults, alarms, lint: lint on mutated programs, on code that runs right, and its speed. Exit code 1 where a part fails; what failed is written down too.
 """
 import argparse
 import datetime
@@ -21,7 +21,7 @@ sys.path.insert(0, str(ROOT / "tests" / "bench"))
 import analysis  # noqa: E402
 
 OUT = ROOT / "docs" / "measured.md"
-PARTS = ["models", "oracle", "tree", "payload", "stages", "bench"]
+PARTS = ["models", "oracle", "tree", "payload", "stages", "bench", "faults", "alarms", "lint"]
 TITLES = {
     "models": "Original and generated program",
     "oracle": "Axes and stages beside the prototype's",
@@ -29,6 +29,9 @@ TITLES = {
     "payload": "Predicted and counted payload",
     "stages": "Stages of Pangu-Weather at its published size",
     "bench": "Speed and memory of the analysis",
+    "faults": "Lint: single faults in correct programs",
+    "alarms": "Lint: code that runs right",
+    "lint": "Lint: speed beside ruff's",
 }
 
 
@@ -85,6 +88,32 @@ class Part:
         for name, f in (json.loads(path.read_text()) if path.exists() else {}).items():
             rows.append(f"| {name} | {', '.join(f'{k} {v}' for k, v in sorted(f['bytes'].items()))} | {'no' if f['wrong'] else 'yes'} |")
         return "tests/equivalence/check_payload.py" + (" --only " + " ".join(self.a.payload) if self.a.payload else ""), run.returncode == 0, [*self.lines(run), *rows]
+
+    def script(self, *command):
+        """A script that writes its own table."""
+        path = self.out / "table.md"
+        run = subprocess.run([sys.executable, *map(str, command), "--binary", self.a.binary, "--table", str(path)], cwd=ROOT, capture_output=True, text=True)
+        print(run.stdout[-6000:], run.stderr[-2000:], sep="", flush=True)
+        return run, path.read_text().splitlines() if path.exists() else [f"No result, exit code {run.returncode}."]
+
+    def faults(self):
+        run, table = self.script("tests/lint/mutations/run.py")
+        missed = [f"- {x}" for x in run.stdout.splitlines() if x.startswith(("missed: ", "false alarm: ", "fix: "))]
+        return "tests/lint/mutations/run.py", run.returncode == 0, [*table, "", *(["What was not found, or found wrongly:", "", *missed] if missed else [])]
+
+    def alarms(self):
+        extra = ["--packages", self.a.packages] if self.a.packages else []
+        run, table = self.script("tests/lint/false_alarms.py", "--corpus", self.a.corpus, "--all", *extra)
+        return "tests/lint/false_alarms.py --all", run.returncode == 0, [*table, *(f"- {x}" for x in run.stdout.splitlines() if x.startswith(("FALSE ALARM", "not converted")))]
+
+    def lint(self):
+        path = self.out / "lint.json"
+        extra = [x for flag, value in (("--packages", self.a.packages), ("--ruff", self.a.ruff)) if value for x in (flag, value)]
+        run = self.call("tests/bench/lint.py", *extra, figures=path)
+        rows = ["| tree | lint s | ruff s | ratio | bound | kept | peak MB |", "| --- | --- | --- | --- | --- | --- | --- |"]
+        for name, f in (json.loads(path.read_text()) if path.exists() else {}).items():
+            rows.append(f"| {name}{', %d of 20 faults found' % f['faults_found'] if 'faults_found' in f else ''} | {f['lint_s']:.3f} | {f['ruff_s']:.3f} | {f['ratio']:.2f} | {f['bound']} | {'yes' if f['kept'] else 'no'} | {f['peak_mb']:.0f} |")
+        return "tests/bench/lint.py", run.returncode == 0, rows
 
     def stages(self):
         job = analysis.pangu(self.a.corpus, self.out)
@@ -166,6 +195,8 @@ def main():
     p.add_argument("--parts", nargs="*", choices=PARTS, default=PARTS)
     p.add_argument("--payload", nargs="*", help="only these models")
     p.add_argument("--rounds", type=int, default=5)
+    p.add_argument("--packages", help="folder with megatron-core, for alarms and lint")
+    p.add_argument("--ruff", help="ruff, for lint")
     a = p.parse_args()
     sections, failed = old_sections(), []
     for part in a.parts:

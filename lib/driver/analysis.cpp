@@ -7,6 +7,8 @@
 #include <map>
 #include <set>
 
+#include "cxx/load.h"
+#include "rules/target.h"
 #include "support/files.h"
 
 namespace shardwright::driver {
@@ -80,11 +82,14 @@ support::Expected<std::unique_ptr<Analysis>> trace_model(const ModelRequest& req
   if (!rules) return rules.error();
   a->rules = *rules;
   progress("reading the model");
+  if (!a->file.cxx_file.empty())
+    if (auto read = read_cxx(request, a->file, sm); !read) return read.error();
   eval::Options options;
   options.max_steps = request.max_steps;
   options.rules = a->rules;
   options.syntax = a->syntax = std::make_shared<python::Syntax>(sm);
   options.rules_dirs = request.rules;
+  if (a->file.cxx) options.programs = {a->file.cxx->module};
   auto traced = eval::trace(a->file.job, options, sm);
   if (!traced) return traced.error();
   a->traced = std::move(*traced);
@@ -95,6 +100,13 @@ support::Expected<std::unique_ptr<Analysis>> analyse(const ModelRequest& request
   auto made = trace_model(request, sm, progress);
   if (!made) return made;
   Analysis& a = **made;
+  PlanRequest mine = want;
+  if (a.file.cxx && !mine.target) {
+    auto target = rules::load_target("libtorch", sm);
+    if (!target) return target.error();
+    a.target = std::make_unique<rules::Target>(*target);
+    mine.target = a.target.get();
+  }
   if (want.grid.pp < 1 || want.grid.tp < 1 || want.grid.dp < 1) return support::failure("--tp, --pp and --dp must be at least 1", {}, "usage");
 
   // The same model at another batch size: an axis counts only when both agree. Models whose batch is fixed by their
@@ -105,10 +117,11 @@ support::Expected<std::unique_ptr<Analysis>> analyse(const ModelRequest& request
   options.rules = a.rules;
   options.syntax = a.syntax;
   options.rules_dirs = request.rules;
+  if (a.file.cxx) options.programs = {a.file.cxx->module};
   if (auto other = eval::trace(eval::with_batch(a.file.job, 3), options, sm)) a.other = std::move(*other);
   else a.warnings.push_back({support::Severity::Warning, "batch", {}, "the model does not run at another batch size (" + other.error().message + "): the plan is proven for this size only", {}, {}});
 
-  if (auto planned = plan_again(a, request, want, sm, progress); !planned) return planned.error();
+  if (auto planned = plan_again(a, request, mine, sm, progress); !planned) return planned.error();
   return made;
 }
 
@@ -153,7 +166,7 @@ support::Expected<bool> plan_again(Analysis& a, const ModelRequest& request, con
       po.stages = want.grid.pp;
       std::string why;
       a.slicer.reset();
-      if (want.grid.pp > 1) {
+      if (want.grid.pp > 1 && !a.file.cxx) {   // stages of models in C++ are planned, not written
         a.slicer = std::make_unique<rewrite::StageSlicer>(t, sm, a.other ? &a.other->trace : nullptr);
         for (auto s : a.sharding.states) po.varying.push_back(s == sharding::State::V || s == sharding::State::P);
         if (have_pins) {
@@ -174,8 +187,23 @@ support::Expected<bool> plan_again(Analysis& a, const ModelRequest& request, con
       }
       if (!why.empty()) return support::failure("the stages cannot be written: " + why, {}, "stages");
       progress("deriving the edits");
-      a.specialized = rewrite::specialize(t, a.edits, a.slicer.get(), want.grid.pp, sm, want.target);
-      refusals = a.specialized.refusals;
+      if (a.file.cxx) {
+        if (want.target && want.target->typed) {
+          a.typed = rewrite::typed_text(t, a.sharding, a.edits, sm, *a.rules, *want.target);
+          refusals = a.typed.refusals;
+          if (!refusals.empty() && want.target->share_copies) {   // self- and cross-attention by one class: the same text when every reader copies
+            auto apart = std::make_unique<rules::Target>(*want.target);
+            apart->share_copies = false;
+            auto edits = rewrite::tp_edits(t, a.sharding, sm, *a.rules, apart.get());
+            auto typed = edits.refusals.empty() ? rewrite::typed_text(t, a.sharding, edits, sm, *a.rules, *apart) : rewrite::TypedText{};
+            if (edits.refusals.empty() && typed.refusals.empty()) a.edits = std::move(edits), a.typed = std::move(typed), refusals.clear();
+          }
+        }
+        if (refusals.empty()) break;
+      } else {
+        a.specialized = rewrite::specialize(t, a.edits, a.slicer.get(), want.grid.pp, sm, want.target);
+        refusals = a.specialized.refusals;
+      }
     }
     if (refusals.empty()) break;
     bool progress_made = false;

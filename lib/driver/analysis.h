@@ -11,10 +11,12 @@
 #include "pipeline/pipeline.h"
 #include "plan/plan.h"
 #include "rewrite/specialize.h"
+#include "rewrite/typed_text.h"
 #include "rules/rules.h"
+#include "rules/target.h"
 #include "sharding/sharding.h"
 
-namespace shardwright::rules { struct Target; }
+namespace shardwright::cxx { struct Unit; }
 
 namespace shardwright::driver {
 
@@ -28,6 +30,9 @@ struct ModelRequest {
   std::vector<std::string> settings;        ///< --set key=value
   std::vector<std::string> rules;           ///< --rules DIR
   std::int64_t max_steps = 20'000'000;
+  std::string cxx_build;                    ///< -p BUILD: folder of compile_commands.json
+  std::vector<std::string> cxx_flags;       ///< after --: the compiler's flags
+  bool cached = true;                       ///< --no-cache: what was read of C++ before is not used
 };
 
 /// A job with what its file says beyond the interpreter's keys.
@@ -44,7 +49,13 @@ struct JobFile {
   std::string loss;
   bool by_path = false;                     ///< the model is a file: its neighbours may be copied
   std::string entry_dir;                    ///< folder of that file
+  std::string cxx_file, cxx_build;          ///< a model in C++: its file, the folder of its compile_commands.json
+  std::vector<std::string> cxx_flags;
+  std::shared_ptr<cxx::Unit> cxx;           ///< what was read of it (trace_model); else null
 };
+
+/// Reads the C++ file of a job (cxx_file) and names the class in it as the interpreter does.
+support::Expected<bool> read_cxx(const ModelRequest&, JobFile&, support::SourceManager&);
 
 /// Reads a job file or makes a job of MODEL and the options.
 support::Expected<JobFile> load_job(const ModelRequest&, support::SourceManager&);
@@ -66,6 +77,7 @@ struct Analysis {
   JobFile file;
   std::shared_ptr<python::Syntax> syntax;   ///< of all files read in this run
   std::shared_ptr<const rules::Database> rules;
+  std::unique_ptr<rules::Target> target;          ///< of a model in C++ when none was asked for
   std::unique_ptr<eval::Traced> traced;
   std::unique_ptr<eval::Traced> other;      ///< at another batch size; may be null
   sharding::Result sharding;
@@ -73,6 +85,7 @@ struct Analysis {
   rewrite::TpEdits edits;
   std::unique_ptr<rewrite::StageSlicer> slicer;   ///< null at pp = 1
   rewrite::Specialized specialized;
+  rewrite::TypedText typed;                       ///< of a model in C++
   plan::Plan plan;
   std::vector<std::pair<std::string, int>> refused_cuts;  ///< cuts that the source cannot express: reason, how many
   std::vector<std::string> given_up;        ///< axes that generation could not express, in words

@@ -8,7 +8,9 @@
 
 #include "driver/recheck.h"
 #include "driver/retreat.h"
+#include "driver/verify_cxx.h"
 #include "driver/write.h"
+#include "emit/cxx_package.h"
 #include "emit/tables.h"
 #include "driver/version.h"
 #include "support/files.h"
@@ -18,6 +20,9 @@ namespace shardwright::driver {
 
 namespace fs = std::filesystem;
 using support::failure;
+
+/// What models in C++ are written for: the runtime's C++ API.
+const char* const kCxxTarget = "libtorch";
 
 std::string snake_case(const std::string& name) {
   std::string out;
@@ -33,10 +38,17 @@ std::string snake_case(const std::string& name) {
 support::Expected<ConvertOutcome> convert(const ConvertRequest& request, support::SourceManager& sm, const Progress& progress) {
   ConvertOutcome out;
   std::string target_name = request.target;
-  if (target_name.empty()) {
+  {
     auto job = load_job(request.model, sm);
     if (!job) return job.error();
-    target_name = job->target;
+    if (target_name.empty()) target_name = job->target;
+    if (!job->cxx_file.empty()) {
+      if (target_name != "runtime" && target_name != kCxxTarget) return failure("target '" + target_name + "' is for models in Python; C++ is written for the runtime's C++ API", {}, "usage");
+      target_name = kCxxTarget;
+      if (request.plan.grid.pp > 1) return failure("pipeline stages are not written for models in C++ yet: --pp must be 1", {}, "usage");
+    } else if (target_name == kCxxTarget) {
+      return failure("target '" + target_name + "' is for models in C++ (model.h:ClassImpl)", {}, "usage");
+    }
   }
   auto target = rules::load_target(target_name, sm);
   if (!target) return target.error();
@@ -74,6 +86,17 @@ support::Expected<ConvertOutcome> convert(const ConvertRequest& request, support
   auto seen_from_out = [&](const std::string& p) { return fs::path(p).lexically_relative(absolute_tool).string(); };
 
   progress("writing the source");
+  if (a.file.cxx) {
+    std::vector<std::string> fallbacks;
+    for (const auto& f : plan.fallbacks) fallbacks.push_back(f.where + ": " + f.reason);
+    auto files = emit::cxx_files({*a.traced, a.file.job, *a.file.cxx, a.typed, sm, *a.syntax, request.model.spec, request.plan.grid, runtime_folder(), fallbacks});
+    if (!files) return files.error();
+    out.files = std::move(*files);
+    out.files.push_back({"plan.yaml", plan::to_yaml(a.plan), false, false, {}});
+    out.next = "shardwright verify " + out.out;
+    if (auto written = write_out(request, tool_folder, out); !written) return written.error();
+    return out;
+  }
   const bool generic = std::find(target->generic.begin(), target->generic.end(), class_name) != target->generic.end();
   std::string default_name = snake_case(generic ? a.traced->entry_module.substr(a.traced->entry_module.rfind('.') + 1) : class_name);
   emit::PackageInput in{*a.traced, a.file.job, a.sharding, a.partition, a.edits, a.specialized, sm, *a.traced->loader, request.name.empty() ? default_name : request.name,

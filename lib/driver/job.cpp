@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "cxx/load.h"
 #include "driver/analysis.h"
 #include "program/visit.h"
 #include "python/parse.h"
@@ -162,6 +163,11 @@ support::Expected<JobFile> load_job(const ModelRequest& request, support::Source
       if (auto wrong = wrong_keys(t, "train", {"script"}, where); !wrong.empty()) return failure(wrong, {}, "input");
       if (t["script"]) out.train_script = absolute(t["script"].as<std::string>(), base);
     }
+    if (YAML::Node c = node["cxx"]) {
+      if (auto wrong = wrong_keys(c, "cxx", {"build", "flags"}, where); !wrong.empty()) return failure(wrong, {}, "input");
+      if (c.IsMap() && c["build"]) out.cxx_build = absolute(c["build"].as<std::string>(), base);
+      if (c.IsMap() && c["flags"]) for (const auto& f : c["flags"]) out.cxx_flags.push_back(f.as<std::string>());
+    }
     if (node["target"]) out.target = node["target"].as<std::string>();
     if (node["out"]) out.out = absolute(node["out"].as<std::string>(), base);
     if (YAML::Node v = node["verify"]; v && v.IsMap()) {
@@ -206,6 +212,20 @@ support::Expected<JobFile> load_job(const ModelRequest& request, support::Source
   if (env.empty() && support::is_directory(".venv")) env = fs::absolute(".venv").string();
   for (auto& p : python::site_packages_of(files, env, "")) out.job.python_path.push_back(p);
 
+  if (const auto first = out.job.model.find(':'); first != std::string::npos && cxx::is_cxx(out.job.model.substr(0, first)) && first + 1 < out.job.model.size()) {
+    // model.h:GPTImpl; which class that is, is known when the file has been read (trace_model).
+    const std::string path = absolute(out.job.model.substr(0, first), base);
+    if (!support::is_file(path)) return failure("'" + path + "': there is no such file; expected path/to/model.h:ClassImpl", {}, "input");
+    out.cxx_file = path;
+    if (!request.cxx_build.empty()) out.cxx_build = absolute(request.cxx_build, fs::current_path().string());
+    if (!request.cxx_flags.empty()) out.cxx_flags = request.cxx_flags;
+    out.by_path = true;
+    out.entry_dir = support::parent_path(path);
+    out.job.model = path + out.job.model.substr(first);
+    return out;
+  }
+  if (!request.cxx_build.empty() || !request.cxx_flags.empty())
+    return failure("-p and flags after -- are for models in C++ (model.h:ClassImpl); '" + out.job.model + "' is none", {}, "usage");
   auto colon = out.job.model.rfind(':');
   if (colon == std::string::npos || colon + 1 == out.job.model.size())
     return failure("model '" + out.job.model + "': expected path/to/file.py:Class or package.module:Class", {}, "usage");

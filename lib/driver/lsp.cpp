@@ -105,6 +105,7 @@ struct LanguageServer::Document {
   bool stale = true;
   std::unique_ptr<support::SourceManager> sources = std::make_unique<support::SourceManager>();
   std::vector<support::Diagnostic> findings;
+  std::vector<lint::ValueAt> values;
   std::string trouble;  ///< why there are no findings
 };
 
@@ -211,11 +212,13 @@ void LanguageServer::lint(Document& d) {
   d.stale = false;
   d.findings.clear();
   d.trouble.clear();
+  d.values.clear();
   d.sources = std::make_unique<support::SourceManager>();
   if (!d.path.ends_with(".py")) return;
   LintRequest r = request_;
   r.what.paths = {d.path};
   r.what.files = files_.get();
+  r.what.values = &d.values;
   auto ready = configured(std::move(r), *d.sources);
   if (ready && !db_) {
     auto db = rules::Database::load(rule_sources_, ready->what.rules);
@@ -304,6 +307,14 @@ Json LanguageServer::hover(const Json& params) {
     if (text.empty()) text = f.message;
     return {{"contents", {{"kind", "markdown"}, {"value", text}}}, {"range", range}};
   }
+  // The value under the cursor: the smallest expression there.
+  const std::size_t at = offset_of(d.text, params.at("position"));
+  const lint::ValueAt* best = nullptr;
+  for (const auto& v : d.values) {
+    if (sm.file(v.range.file).text != d.text || at < v.range.begin || at >= v.range.end) continue;
+    if (!best || v.range.end - v.range.begin < best->range.end - best->range.begin) best = &v;
+  }
+  if (best) return {{"contents", {{"kind", "plaintext"}, {"value", best->text}}}, {"range", range_of(sm, best->range)}};
   return nullptr;
 }
 

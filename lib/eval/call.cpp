@@ -135,7 +135,8 @@ Value In::Impl::call_function(FunctionObj* f, CallInfo& info) {
   }
   auto enter = [&](ActiveFrame& a) {
     if (a.builtin) return;
-    for (const auto& v : env->vars) in.trace.var_writes.push_back({a.id, -1, v.name, in.bind_summary(v.value), in.tick()});
+    for (const auto& v : env->vars)
+      if (!in.tensors_only || v.value.is(Kind::Tensor)) in.trace.var_writes.push_back({a.id, -1, v.name, in.bind_summary(v.value), in.tick()});
   };
   if (f->def->is_generator) {
     auto* g = in.make<GeneratorObj>();

@@ -20,6 +20,7 @@ void In::Impl::check_stack(const Expr* where) {
 
 void In::Impl::var_write(const std::string& name, const Value& v) {
   ActiveFrame* f = frame();
+  if (in.tensors_only && !v.is(Kind::Tensor)) return;
   in.trace.var_writes.push_back({f->id, f->step, name, in.bind_summary(v), in.tick()});
 }
 

@@ -130,6 +130,7 @@ class Interpreter {
   std::int64_t max_steps = 20'000'000;     ///< statements + loop iterations + calls
   bool at_top_level = false;               ///< a module's own statements are running (they may run late)
   bool init_phase = true;                  ///< Frame::init of new frames
+  bool tensors_only = false;               ///< the trace's summaries of values: no variables but tensors, containers opened once (lint)
 
   // ---- making values -------------------------------------------------------------------------------------------------
   template <class T, class... A> T* make(A&&... a) { auto p = std::make_unique<T>(std::forward<A>(a)...); T* r = p.get(); r->late = !init_phase && !at_top_level; heap_.push_back(std::move(p)); return r; }

@@ -111,7 +111,7 @@ Expected<Job> parse_job(std::string_view yaml, const std::string& path) {
   }
   auto at = [&](const YAML::Node& n) { return path + ":" + std::to_string(n.Mark().line + 1) + ":" + std::to_string(n.Mark().column + 1) + ": "; };
   if (!root.IsMap()) return failure(path + ": a job file is a mapping with at least 'model'", {}, "input");
-  static const std::vector<std::string> known = {"model", "python_path", "imports", "setup", "build", "args", "inputs", "call", "keyword", "mode", "seed", "parallel", "target", "train", "verify", "out"};
+  static const std::vector<std::string> known = {"model", "python_path", "imports", "setup", "build", "args", "inputs", "call", "keyword", "mode", "seed", "parallel", "target", "train", "verify", "out", "cxx"};
   const std::string folder = support::parent_path(path);
   try {
     for (const auto& kv : root) {

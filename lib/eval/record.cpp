@@ -112,6 +112,7 @@ Site In::site(const Expr* expr) const {
 model::Binding In::bind_summary(const Value& v, int depth) {
   using B = model::Binding;
   B b;
+  if (tensors_only) depth = std::min(depth, 1);
   switch (v.kind()) {
     case Kind::None: b.kind = B::None; return b;
     case Kind::Bool: b.kind = B::Bool; b.integer = v.as_int(); b.sym = v.sym(); return b;

@@ -263,6 +263,7 @@ Expected<std::unique_ptr<Traced>> trace(const Job& job, const Options& options, 
   PythonSource& source = *src;
   out->loader = std::move(src);
   place_modules(source.loader().resolver(), options.modules);
+  for (program::Module* m : options.programs) source.loader().adopt(m);
   std::optional<Diagnostic> error;
   // On a stack of its own: Python's recursion is the interpreter's, and the caller's stack may be small.
   Coroutine co([&] {

@@ -58,6 +58,8 @@ struct Options {
   std::vector<std::string> rules_dirs;      ///< folders whose layers/**.py describe modules; they win over the embedded ones
   /// Modules that are not where the search path would find them: dotted name → file (generated code that is not in its place yet).
   std::vector<std::pair<std::string, std::string>> modules;
+  /// Modules that another front end than Python's has read; they outlive the trace.
+  std::vector<program::Module*> programs;
   /// Modules that are described rather than read, as rules/layers are: dotted name → text.
   std::vector<std::pair<std::string, std::string>> described;
 };

@@ -1,5 +1,7 @@
 #include "lint/classes.h"
 
+#include "lint/syntax_help.h"
+
 #include <algorithm>
 #include <unordered_map>
 #include <unordered_set>
@@ -37,17 +39,31 @@ std::unordered_set<std::string_view> words(std::string_view text) {
   return out;
 }
 
+bool has_collective(const std::unordered_set<std::string_view>& words) {
+  for (const char* name : {"all_reduce", "all_gather", "all_gather_into_tensor", "_all_gather_base", "reduce_scatter", "reduce_scatter_tensor", "all_to_all", "all_to_all_single", "broadcast", "reduce"})
+    if (words.count(name)) return true;
+  return false;
+}
+
 /// Names that a module's statements (also inside try and if) bind to parallel libraries' things.
-std::unordered_set<std::string> parallel_names(const program::Module& m) {
+/// `of_torch`: those of torch.distributed.
+std::unordered_set<std::string> parallel_names(const program::Module& m, std::unordered_set<std::string>& of_torch) {
   std::unordered_set<std::string> out;
   program::walk(m.body, [&](const program::Stmt* s) {
     if (s->kind == StmtKind::ClassDef || s->kind == StmtKind::FunctionDef) return false;
     if (s->kind == StmtKind::Import)
       for (const auto& i : s->imports)
-        if (parallel_module(i.name)) out.insert(!i.asname.empty() ? i.asname : i.name.substr(0, i.name.find('.')));
+        if (parallel_module(i.name)) {
+          const std::string name = !i.asname.empty() ? i.asname : i.name.substr(0, i.name.find('.'));
+          out.insert(name);
+          if (i.name.rfind("torch.distributed", 0) == 0) of_torch.insert(name);
+        }
     if (s->kind == StmtKind::ImportFrom && s->level == 0)
       for (const auto& i : s->imports)
-        if (parallel_module(s->module) || parallel_module(s->module + "." + i.name)) out.insert(i.asname.empty() ? i.name : i.asname);
+        if (parallel_module(s->module) || parallel_module(s->module + "." + i.name)) {
+          out.insert(i.asname.empty() ? i.name : i.asname);
+          if (s->module.rfind("torch", 0) == 0) of_torch.insert(i.asname.empty() ? i.name : i.asname);
+        }
     return true;
   });
   out.erase("torch");
@@ -67,7 +83,8 @@ std::vector<Class> relevant_classes(const std::vector<const program::Module*>& m
   std::vector<std::unordered_set<std::string_view>> mentioned;
   std::unordered_map<std::string, std::vector<std::size_t>> by_name;
   for (const auto* m : modules) {
-    const auto names = parallel_names(*m);
+    std::unordered_set<std::string> of_torch;
+    const auto names = parallel_names(*m, of_torch);
     std::function<void(const std::vector<program::Stmt*>&)> top = [&](const std::vector<program::Stmt*>& body) {
       for (const auto* s : body) {
         if (s->kind == StmtKind::If || s->kind == StmtKind::Try) {
@@ -80,7 +97,10 @@ std::vector<Class> relevant_classes(const std::vector<const program::Module*>& m
         c.module = m;
         auto text = sources.text(c.def->range);
         auto w = words(text);
-        c.relevant = std::any_of(names.begin(), names.end(), [&](const std::string& n) { return w.count(n) > 0; }) || text.find("torch.distributed") != std::string_view::npos;
+        // Something that computes; of torch.distributed alone, its collectives.
+        const bool library = std::any_of(names.begin(), names.end(), [&](const std::string& n) { return w.count(n) > 0 && !of_torch.count(n); });
+        const bool collective = (text.find("torch.distributed") != std::string_view::npos || std::any_of(of_torch.begin(), of_torch.end(), [&](const std::string& n) { return w.count(n) > 0; })) && has_collective(w);
+        c.relevant = (library || collective) && w.count("forward") > 0;
         by_name[c.def->name].push_back(all.size());
         all.push_back(c);
         mentioned.push_back(std::move(w));
@@ -95,12 +115,12 @@ std::vector<Class> relevant_classes(const std::vector<const program::Module*>& m
     const std::size_t used = todo.back();
     todo.pop_back();
     for (std::size_t i = 0; i < all.size(); ++i)
-      if (!all[i].relevant && mentioned[i].count(all[used].def->name)) {
+      if (!all[i].relevant && mentioned[i].count("forward") && mentioned[i].count(all[used].def->name)) {
         all[i].relevant = true;
         todo.push_back(i);
       }
   }
-  std::erase_if(all, [](const Class& c) { return !c.relevant; });
+  std::erase_if(all, [](const Class& c) { return !c.relevant && !syntax::stage_number(c.def->name); });
   std::vector<Class> out;
   for (auto& c : all) {
     c.root = true;

@@ -19,7 +19,7 @@ struct Class {
   bool root = false;              ///< relevant, and no other relevant class builds it
 };
 
-/// Classes of the top levels, relevant ones marked; roots first, then the others that are relevant.
+/// Classes of the top levels that are relevant or pipeline stages; roots first.
 std::vector<Class> relevant_classes(const std::vector<const program::Module*>& modules, const support::SourceManager& sources);
 
 /// How many dimensions a forward expects of a parameter, told by `b, n, c = x.shape` and the like; 0: not told.

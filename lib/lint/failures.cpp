@@ -5,6 +5,7 @@
 
 #include "lint/placement.h"
 #include "lint/regroup.h"
+#include "program/visit.h"
 
 namespace shardwright::lint {
 
@@ -16,6 +17,41 @@ std::size_t index(std::int32_t i) { return static_cast<std::size_t>(i); }
 bool is_view(const std::string& name) { return name == "view" || name == "reshape" || name == "unflatten" || name == "view_as" || name == "reshape_as"; }
 bool takes_sizes(const std::string& name) { return is_view(name) || name == "expand" || name == "split" || name == "split_with_sizes" || name == "broadcast_to"; }
 }  // namespace
+
+/// Does the class read the attributes in this size nowhere else but in its constructor?
+bool Propagator::read_once(const eval::Failure& f, const program::Expr* size) const {
+  const auto* function = f.site.frame >= 0 ? trace_->frame(f.site.frame).function : nullptr;
+  if (!function || !function->owner) return true;
+  bool once = true;
+  program::walk(size, [&](const program::Expr* e) {
+    if (e->kind != program::ExprKind::Attribute) return true;
+    std::size_t reads = 0;
+    for (const auto* s : function->owner->body)
+      if (s->kind == program::StmtKind::FunctionDef && s->function->name != "__init__")
+        program::walk_exprs(s->function->body, [&](const program::Expr* x) {
+          reads += x->kind == program::ExprKind::Attribute && x->text == e->text && x->kids[0]->kind == program::ExprKind::Name && x->kids[0]->text == "self";
+          return true;
+        });
+    once = once && reads <= 1;
+    return true;
+  });
+  return once;
+}
+
+/// A whole value under a view to sizes of one rank: at the whole's sizes the view would fit.
+bool Propagator::whole_meets_local(const eval::Failure& f, TensorId x) const {
+  const Placement& p = const_cast<Propagator*>(this)->place(x);
+  if (!p.known || p.dims.empty() || p.partial >= 0 || p.dims.back().size() != 1 || p.dims.back()[0].made >= 0) return false;
+  std::int64_t all = 1, local = 1, whole = 1;
+  for (auto n : trace_->tensor(x).shape) all *= n;
+  for (const auto& a : f.sizes)
+    for (std::size_t i = 0; i < a.values.size(); ++i) {
+      if (a.values[i] == -1) return false;
+      local *= a.values[i];
+      whole *= whole_size(i < a.syms.size() ? a.syms[i] : nullptr, a.values[i]);
+    }
+  return whole == all && local * tp_ == all;
+}
 
 bool Propagator::want(TensorId t, std::size_t dim, std::int64_t size, bool share) {
   const Placement& p = place(t);
@@ -99,6 +135,7 @@ bool Propagator::refine(const eval::Failure& f) {
     }
     return false;
   }
+  if (is_view(name) && whole_meets_local(f, x)) return false;
   if (is_view(name) || name == "unflatten") {
     std::vector<std::int64_t> target;
     for (const auto& a : f.sizes) target.insert(target.end(), a.values.begin(), a.values.end());
@@ -157,6 +194,14 @@ std::map<TensorId, std::vector<std::int64_t>> Propagator::repair(const eval::Fai
     for (std::size_t d = 0; d < p.dims.size(); ++d) s.push_back(whole(p, d));
     out[o.tensor] = std::move(s);
   }
+  // The other way round: the whole arrives where sizes are one rank's.
+  if (out.empty() && is_view(last_part(f.name)) && !f.operands.empty() && whole_meets_local(f, f.operands[0].tensor)) {
+    std::vector<std::int64_t> s = trace_->tensor(f.operands[0].tensor).shape;
+    if (s.back() % tp_ == 0) {
+      s.back() /= tp_;
+      out[f.operands[0].tensor] = std::move(s);
+    }
+  }
   return out;
 }
 
@@ -179,9 +224,15 @@ void Propagator::report_failure(const eval::Failure& f) {
       full = o.tensor;
     }
   }
+  const support::Range where = f.site.expr->range;
+  if (share < 0 && full >= 0 && is_view(name)) {
+    std::vector<support::Note> notes;
+    if (auto from = made_whole(full); from.valid()) notes.push_back({from, "the value is whole from here"});
+    findings_.add(Severity::Error, "SW106", where, "these are one rank's sizes, but the whole value " + shape_text(full) + " arrives: its last dimension is " + std::to_string(tp_) + " times what they make; keep it sharded (gather_output=False, a column layer), or use the whole's sizes", notes);
+    return;
+  }
   if (share < 0) return;
   const Placement p = place(share);
-  const support::Range where = f.site.expr->range;
   auto notes = origin(p);
   if (takes_sizes(name)) {
     Regroup r = is_view(name) ? regroup_failed(*this, f.sizes, 0, p, tp_) : Regroup{};
@@ -197,7 +248,8 @@ void Propagator::report_failure(const eval::Failure& f) {
     std::optional<support::Fix> fix;
     bool minus = false;
     for (const auto& a : f.sizes) minus = minus || std::find(a.values.begin(), a.values.end(), -1) != a.values.end();
-    if (is_view(name) && r.expr && !minus) fix = support::Fix{"safe", {{r.expr->outer, "-1"}}};
+    // An attribute that is read elsewhere too is wrong there as well: where it is set, then, not here.
+    if (is_view(name) && r.expr && !minus) fix = support::Fix{read_once(f, r.expr) ? "safe" : "review", {{r.expr->outer, "-1"}}};
     findings_.add(Severity::Error, "SW106", where, message, notes, fix);
     return;
   }

@@ -23,7 +23,7 @@ bool entered(const std::string& folder, const std::string& name, const python::F
   return !files.is_file(support::join_path(folder, "pyvenv.cfg"));
 }
 
-void search(const std::string& folder, std::vector<std::string>& out) {
+void search(const std::string& folder, std::string_view ending, std::vector<std::string>& out) {
   // One pass of directory entries: asking the file system for each name's kind costs more than everything else here.
   std::error_code ec;
   std::vector<std::string> folders;
@@ -32,13 +32,13 @@ void search(const std::string& folder, std::vector<std::string>& out) {
     std::error_code kind;
     if (it->is_directory(kind)) {
       if (!it->is_symlink(kind)) folders.push_back(std::move(name));
-    } else if (name.size() > 3 && name.ends_with(".py") && it->is_regular_file(kind)) {
+    } else if (name.size() > ending.size() && name.ends_with(ending) && it->is_regular_file(kind)) {
       out.push_back(support::normal_path(support::join_path(folder, name)));
     }
   }
   for (const auto& name : folders) {
     const std::string path = support::join_path(folder, name);
-    if (entered(path, name, disk())) search(path, out);
+    if (entered(path, name, disk())) search(path, ending, out);
   }
 }
 
@@ -63,7 +63,7 @@ const python::FileSystem& disk() {
 support::Expected<std::vector<std::string>> python_files(const std::vector<std::string>& paths, const python::FileSystem& files) {
   std::vector<std::string> out;
   for (const auto& path : paths) {
-    if (files.is_directory(path)) search(path, out);
+    if (files.is_directory(path)) search(path, ".py", out);
     else if (files.is_file(path)) out.push_back(path);
     else return support::failure("'" + path + "': there is no such file or folder", {}, "input");
   }
@@ -71,6 +71,15 @@ support::Expected<std::vector<std::string>> python_files(const std::vector<std::
   std::set<std::string> seen;
   std::erase_if(out, [&](const std::string& p) { return !seen.insert(key(p)).second; });
   std::sort(out.begin(), out.end());
+  return out;
+}
+
+std::vector<std::string> shell_files(const std::vector<std::string>& paths, const python::FileSystem& files) {
+  std::vector<std::string> out;
+  for (const auto& path : paths)
+    if (files.is_directory(path)) search(path, ".sh", out);
+  std::sort(out.begin(), out.end());
+  out.erase(std::unique(out.begin(), out.end()), out.end());
   return out;
 }
 

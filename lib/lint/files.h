@@ -35,4 +35,7 @@ const python::FileSystem& disk();
 /// file is its folder's as given, plus what is below it. An error names a path that does not exist.
 support::Expected<std::vector<std::string>> python_files(const std::vector<std::string>& paths, const python::FileSystem& files);
 
+/// The same for *.sh, in folders only.
+std::vector<std::string> shell_files(const std::vector<std::string>& paths, const python::FileSystem& files);
+
 }  // namespace shardwright::lint

@@ -13,11 +13,15 @@
 
 namespace shardwright::lint {
 
+/// What an expression holds at one rank: for an editor's hover.
+struct ValueAt { support::Range range; std::string text; };
+
 struct Request {
   std::vector<std::string> paths;        ///< files and folders to look at
   std::vector<std::string> python_path;  ///< where imports are searched besides the folders of `paths`
   std::vector<std::string> rules;        ///< folders of the user's own rules
   const python::FileSystem* files = nullptr;  ///< null: the disk; else an editor's buffers, fixes not written yet (lint/files.h)
+  std::vector<ValueAt>* values = nullptr;     ///< filled with the values of the expressions of the files looked at, as far as classes run
   int tp = 0;                            ///< tensor-parallel size to assume; 0: 2
   std::int64_t max_steps = 20'000'000;   ///< step budget of the interpreter for one class
 };

@@ -247,6 +247,7 @@ void Propagator::reshape(const Op& op) {
   result.partial = p.partial;
   result.entered = p.entered;
   result.since = p.since;
+  if (!at_rest(op) && !any_sharded(p)) swallowed_share(op, p);
   Regroup r = regroup_view(*this, *trace_, op, p, tp_);
   if (r.verdict == Regroup::Unknown) return set(out, unknown(out));
   result.dims = std::move(r.dims);
@@ -265,6 +266,34 @@ void Propagator::reshape(const Op& op) {
   set(out, std::move(result));
 }
 
+/// SW106: a whole value under a view to sizes of one rank, whose -1 takes what is too much.
+void Propagator::swallowed_share(const Op& op, const Placement& p) {
+  if (p.partial >= 0 || p.dims.empty() || p.dims.back().size() != 1 || p.dims.back()[0].made >= 0 || op.outputs.empty()) return;
+  std::ptrdiff_t hole = -1;
+  std::int64_t local = 1, whole = 1;
+  const program::Expr* expr = nullptr;
+  for (const auto& a : op.size_args)
+    for (std::size_t i = 0; i < a.values.size(); ++i) {
+      if (a.values[i] == -1) {
+        hole = a.dim + static_cast<std::ptrdiff_t>(i);
+        continue;
+      }
+      const std::int64_t n = whole_size(i < a.syms.size() ? a.syms[i] : nullptr, a.values[i]);
+      if (n != a.values[i]) expr = a.expr;
+      local *= a.values[i];
+      whole *= n;
+    }
+  if (hole < 0 || !expr || local * tp_ != whole) return;
+  std::int64_t all = 1;
+  const auto& shape = trace_->tensor(op.inputs[0].tensor).shape;
+  for (auto n : shape) all *= n;
+  // At the whole's sizes the -1 would be a dimension that is there.
+  if (all % whole != 0 || std::find(shape.begin(), shape.end(), all / whole) == shape.end() || shape.back() == all / whole) return;
+  std::vector<support::Note> notes;
+  if (auto from = made_whole(op.inputs[0].tensor); from.valid()) notes.push_back({from, "the value is whole from here"});
+  findings_.add(Severity::Error, "SW106", range_of(op), std::string(sources_.text(expr->range)) + " is one rank's size, but the whole value " + shape_text(op.inputs[0].tensor) + " arrives: the -1 becomes " + std::to_string(all / local) + " instead of " + std::to_string(all / whole) + ", silently", notes);
+}
+
 void Propagator::report_size(const Op& op, const Regroup& r, const Placement& p) {
   std::string given = r.expr ? std::string(sources_.text(r.expr->range)) : std::to_string(r.given);
   std::string message = given + " = " + std::to_string(r.given) + " is the whole's size, but " + name_of(op.inputs[0].tensor) + " holds this rank's share: " + std::to_string(r.needed) + " (" + given + " // tp) expected";
@@ -272,9 +301,27 @@ void Propagator::report_size(const Op& op, const Regroup& r, const Placement& p)
   findings_.add(Severity::Error, "SW106", range_of(op), message, origin(p));
 }
 
+/// SW106: pieces of one rank's size out of a whole value, or of the whole's size out of a share.
+void Propagator::split_size(const Op& op, const Placement& p, std::size_t d) {
+  if (!p.known || d >= p.dims.size() || p.partial >= 0) return;
+  const std::int64_t n = trace_->tensor(op.inputs[0].tensor).shape[d];
+  for (const auto& a : op.size_args) {
+    if (a.role != model::SizeArg::SplitSize || a.values.size() != 1 || a.values[0] <= 0 || !a.expr) continue;
+    const std::int64_t v = a.values[0], w = whole_size(a.syms.empty() ? nullptr : a.syms[0], v);
+    const bool made = p.dims[d].size() == 1 && p.dims[d][0].made >= 0;
+    const bool too_small = !sharded(p, d) && !made && w == v * tp_ && n % w == 0, too_large = sharded(p, d) && w == v && n % v != 0 && whole(p, d) % v == 0;
+    if (!too_small && !too_large) continue;
+    ++repairs;  // the number of pieces is another, and what takes them fails
+    const std::string text(sources_.text(a.expr->range));
+    findings_.add(Severity::Error, "SW106", range_of(op), text + " = " + std::to_string(v) + (too_small ? " is one rank's size, but the whole value arrives: " : " is the whole's size, but a share arrives: ") + shape_text(op.inputs[0].tensor) + (too_large ? " of " + shape_text(op.inputs[0].tensor, true) : "") + ", cut into " +
+                                                                    std::to_string((n + v - 1) / v) + " pieces instead of " + std::to_string(whole(p, d) / (too_small ? w : v)), origin(p));
+  }
+}
+
 void Propagator::split(const Op& op) {
   const Placement p = place(op.inputs[0].tensor);
   const std::size_t d = index(op.dim);
+  if (!at_rest(op)) split_size(op, p, d);
   bool unsure = !p.known || d >= p.dims.size();
   Dim piece;
   bool contiguous = false;
@@ -474,6 +521,8 @@ bool Propagator::partial_operands(const Op& op, Placement& out) {
     if (others == 0 || (name == "copy_" || name == "fill_")) {
       out.partial = which;
       for (const auto& o : op.inputs)
+        if (const int other = place(o.tensor).partial; other >= 0 && other != which) partials_[index(other)].into = which;
+      for (const auto& o : op.inputs)
         if (o.is_bias && partials_[index(which)].bias < 0) partials_[index(which)].bias = op.id;
       return true;
     }
@@ -483,6 +532,7 @@ bool Propagator::partial_operands(const Op& op, Placement& out) {
         if (s.sym) return false;
       Partial with = part;
       if (with.bias < 0) with.bias = op.id;
+      partials_[index(which)].into = static_cast<int>(partials_.size());
       partials_.push_back(with);
       out.partial = static_cast<int>(partials_.size()) - 1;
       return true;
@@ -654,8 +704,11 @@ void Propagator::confirm(const Op& op) {
 /// A row layer's weight used by itself: the sum over the ranks that the layer does is missing.
 void Propagator::bare_weights() {
   std::set<OpId> reduced;
-  for (const auto& p : partials_)
-    if (p.reduced) reduced.insert(p.op);
+  for (const auto& p : partials_) {
+    const Partial* last = &p;
+    for (int i = 0; i < 16 && !last->reduced && last->into >= 0; ++i) last = &partials_[index(last->into)];
+    if (last->reduced) reduced.insert(p.op);
+  }
   for (const auto& p : partials_) {
     if (reduced.count(p.op) || p.op < 0) continue;
     const Op& op = trace_->op(p.op);
@@ -668,8 +721,28 @@ void Propagator::bare_weights() {
   }
 }
 
+/// SW108: a parameter of this rank's size that no mark says to be one: it counts as replicated, in the norm of the gradients, in checkpoints
+/// and where all ranks start from one draw.
+void Propagator::unmarked_shares() {
+  static const std::set<std::string> marks{"tensor_model_parallel", "partition_dim", "is_tensor_parallel", "allreduce"};
+  for (const auto& w : trace_->attr_writes) {
+    if (w.kind != model::AttrWrite::Parameter || w.value.tensor < 0 || w.owner < 0 || trace_->module(w.owner).builtin || !w.value_expr) continue;
+    const Placement& p = place(w.value.tensor);
+    if (!p.known || !any_sharded(p)) continue;
+    const auto set = marks_.find(w.value.tensor);
+    if (set != marks_.end() && std::any_of(set->second.begin(), set->second.end(), [&](const auto& m) { return marks.count(m) > 0; })) continue;
+    const auto file = w.value_expr->range.file;
+    const std::string& text = sources_.file(file).text;
+    if (text.find("megatron") == std::string::npos || text.find("shardwright") != std::string::npos) continue;
+    const auto* cls = trace_->module(w.owner).class_def;
+    if (cls && sources_.text(cls->range).find("tensor_model_parallel\"") != std::string_view::npos) continue;  // marked by name, on some condition
+    findings_.add(Severity::Warning, "SW108", w.value_expr->range, w.name + " holds this rank's share, but nothing marks it: every rank starts with the same part, and the gradient norm and checkpoints take it for replicated; set_tensor_model_parallel_attributes(self." + w.name + ", True, dim, 1)", {});
+  }
+}
+
 void Propagator::end() {
   bare_weights();
+  unmarked_shares();
   shard_fan_in();
   needless_gathers();
   repeated_copies();

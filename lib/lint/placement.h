@@ -44,6 +44,7 @@ struct Partial {
   OpId op = -1;                    ///< the contraction
   OpId bias = -1;                  ///< where something whole was added to it
   bool reduced = false;
+  int into = -1;                   ///< added to this one, and summed over the ranks with it
 };
 
 /// A size of an input that nobody states. Runs settle it: an operation that needs another size says so, and the run starts again.
@@ -81,6 +82,9 @@ class Propagator final : public eval::Observer {
   /// Size of a dimension of the whole tensor.
   std::int64_t whole(const Placement&, std::size_t dim) const;
   std::string shape_text(TensorId, bool of_whole = false);
+
+  /// "[3, 12, 80] of [3, 12, 160]: sharded over tensor parallel in dimension 2, by up (ColumnParallelLinear)".
+  std::string describe(TensorId);
 
   /// Inputs that arrive sharded, by name: the dimensions.
   std::map<std::string, std::set<int>> sharded_inputs;
@@ -122,6 +126,12 @@ class Propagator final : public eval::Observer {
   ModuleId owner_of(TensorId parameter) const;
   bool used_outside(TensorId parameter, const Op& op) const;
   bool reduced_before(TensorId, int depth) const;
+  bool gathered_before(TensorId) const;
+  bool read_once(const eval::Failure&, const program::Expr* size) const;
+  bool whole_meets_local(const eval::Failure&, TensorId x) const;
+  void swallowed_share(const Op&, const Placement&);
+  void unmarked_shares();
+  void split_size(const Op&, const Placement&, std::size_t dim);
   support::Range made_whole(TensorId) const;
 
   bool refine(const eval::Failure&);

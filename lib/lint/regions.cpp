@@ -20,6 +20,17 @@ bool Propagator::reduced_before(TensorId t, int depth) const {
   return reduced_before(op.inputs[0].tensor, depth + 1);
 }
 
+/// Was this value put together by a gather or a sum, with nothing but operations on its single elements since?
+bool Propagator::gathered_before(TensorId t) const {
+  for (int i = 0; i < 12 && trace_->tensor(t).producer >= 0; ++i) {
+    const Op& op = trace_->op(trace_->tensor(t).producer);
+    if (op.name == "shardwright.reduce_from" || op.name == "shardwright.gather" || op.name == "shardwright.raw_reduce") return true;
+    if (op.inputs.size() != 1 || op.prim != model::Prim::Labelled || op.in[0] != op.out[0]) return reduced_before(t, i);
+    t = op.inputs[0].tensor;
+  }
+  return false;
+}
+
 void Propagator::region(const Op& op, const std::string& kind) {
   const TensorId in = op.inputs[0].tensor, out = op.outputs[0];
   const Placement p = place(in);
@@ -90,8 +101,10 @@ void Propagator::region(const Op& op, const std::string& kind) {
     if (!p.known) return set(out, q);
     const std::size_t d = changed < shape.size() ? changed : shape.size() - 1;
     if (!sharded(p, d)) {
-      if (!rest && p.partial < 0 && reduced_before(in, 0))
+      if (!rest && p.partial < 0 && gathered_before(in)) {
+        ++repairs;  // what does not fit from here on is this fault's doing
         findings_.add(Severity::Error, "SW115", range_of(op), "this value is whole on every rank already: gathering it repeats it " + std::to_string(tp_) + " times", {});
+      }
       return set(out, unknown(out));
     }
     for (std::size_t i = 0; i < q.dims.size(); ++i)

@@ -104,6 +104,12 @@ void conditional_collectives(const Script& f) {
           for (const auto& other : all)
             for (std::size_t k = 0; k < other.ifs.size(); ++k)
               if (other.ifs[k] == at.ifs[i] && other.branch[k] != at.branch[i]) calls_of(other.stmt, [&](const Expr* c) { matched = matched || collective(callee(c)); });
+          // Ranks that are told apart by their global number may have their part in another function.
+          if (rank && !matched)
+            program::walk_exprs(f.module.body, [&](const Expr* c) {
+              matched = matched || (c != call && c->kind == ExprKind::Call && callee(c) == callee(call) && of_distributed(f, c) && !at.ifs[i]->range.contains(c->range));
+              return true;
+            });
           if (matched) continue;
           const std::string what(callee(call));
           f.findings.add(Severity::Error, stage && group != Group::Tensor ? "SW215" : "SW115", call->range,

@@ -10,6 +10,8 @@
 #include "eval/torch_link.h"
 #include "lint/files.h"
 #include "lint/placement.h"
+#include "lint/run_scripts.h"
+#include "lint/syntax_help.h"
 
 namespace shardwright::lint {
 
@@ -30,8 +32,10 @@ struct Session::Guess {
 struct Session::Attempt {
   bool built = false, done = false, again = false;
   std::string error;
+  support::Range error_at;                          ///< where it was raised
+  std::vector<model::Incomplete> incomplete;
   std::vector<const program::ClassDef*> covered;
-  std::vector<std::vector<std::int64_t>> outputs;   ///< shapes of the tuple that forward returns
+  Facts facts;
 };
 
 Session::Session(const Request& request, support::SourceManager& sources, const rules::Database& rules, Found& findings)
@@ -40,12 +44,26 @@ Session::Session(const Request& request, support::SourceManager& sources, const 
 
 const program::Module* Session::load(const std::string& path) {
   auto m = loader_->loader().load_file(path);
+  if (m) loaded_.push_back(*m);
   return m ? *m : nullptr;
 }
 
+void Session::wiring(const std::vector<Registry>& registries, const std::vector<const program::Module*>& asking) {
+  check_wiring(registries, asking, [&](const std::string& dotted) { return loader_->load(dotted); }, sources_, findings_);
+}
+
+void Session::run_script(support::FileId script) {
+  check_run_script(script, sources_, [&](const std::string& path) {
+    auto m = loader_->loader().load_file(path);
+    return m ? *m : nullptr;
+  }, findings_);
+}
+
 void Session::run(const std::vector<Class>& classes) {
+  chains(classes);
   for (const auto& c : classes)
-    if (!covered_.count(c.def)) run_class(c);
+    if (!covered_.count(c.def) && c.relevant) run_class(c);
+  originals(classes);
 }
 
 namespace {
@@ -72,20 +90,24 @@ const program::Function* method(const program::ClassDef& c, const char* name) {
 
 }  // namespace
 
-/// Outputs wanted: findings are of no interest then.
-bool Session::run_class(const Class& c, std::vector<std::vector<std::int64_t>>* outputs) {
+bool Session::run_class(const Class& c, Facts* facts, bool quiet) {
   const std::size_t mark = findings_.mark();
   const bool ranks = sources_.text(c.def->range).find("rank") != std::string_view::npos;
+  bool made_defaults_too = true;
+  const auto* planned = syntax::stage_number(c.def->name) || planned_for_ ? &planned_inputs(planned_for_ ? *planned_for_ : *c.module) : nullptr;
   for (bool made_defaults : {false, true}) {
     std::vector<Guess> inputs;
     Attempt last;
+    std::string name_error;  // of the first run that missed a name: the later ones fail for other reasons
+    support::Range name_error_at;
     std::size_t next_rank = 0;
     static constexpr std::size_t other_ranks[] = {2, 4, 5};
     for (int i = 0; i < 16; ++i) {
       findings_.back_to(mark);
       last = {};
-      attempt(c, inputs, 0, made_defaults, last);
+      attempt(c, inputs, {0, made_defaults, nullptr, planned}, last);
       if (last.again) continue;
+      if (name_error.empty() && (last.error.starts_with("AttributeError") || last.error.starts_with("NameError"))) name_error = last.error, name_error_at = last.error_at;
       if (last.done || !last.built) break;
       // Another number of dimensions, where nothing tells it.
       auto open = std::find_if(inputs.begin(), inputs.end(), [](const Guess& g) { return !g.told && !g.none; });
@@ -94,21 +116,23 @@ bool Session::run_class(const Class& c, std::vector<std::vector<std::int64_t>>* 
       for (auto& g : inputs)
         if (!g.told && !g.none) g.shape = shape_of_rank(rank, g.shape.empty() ? 40 : g.shape.back()), g.settled.clear(), g.sharded.clear();
     }
-    if (last.done && outputs) {
-      *outputs = last.outputs;
+    if (!last.done && last.error.starts_with("step budget")) made_defaults_too = false;
+    if (last.done && facts) *facts = std::move(last.facts);
+    if (last.done && quiet) {
       findings_.back_to(mark);
       return true;
     }
     if (last.done) {
       covered_.insert(last.covered.begin(), last.covered.end());
       covered_.insert(c.def);
+      for (const auto& i : last.incomplete) findings_.add(support::Severity::Info, "SW902", i.range, "not followed: " + i.why);
       if (ranks) {
         // What only one rank does (a bias that rank 0 adds) is no fault of all.
         const std::vector<support::Diagnostic> first(findings_.all().begin() + static_cast<std::ptrdiff_t>(mark), findings_.all().end());
         Found& f = findings_;
         f.back_to(mark);
         Attempt other;
-        attempt(c, inputs, tp_ - 1, made_defaults, other);
+        attempt(c, inputs, {tp_ - 1, made_defaults, nullptr, planned}, other);
         const std::vector<support::Diagnostic> second(f.all().begin() + static_cast<std::ptrdiff_t>(mark), f.all().end());
         f.back_to(mark);
         for (const auto& d : first) f.add(d.severity, d.code, d.range, d.message, d.notes, d.fix);
@@ -117,22 +141,51 @@ bool Session::run_class(const Class& c, std::vector<std::vector<std::int64_t>>* 
       return true;
     }
     // What was seen before the run ended: only what does not depend on made-up sizes.
-    const bool last_try = made_defaults || last.built;
+    const bool last_try = made_defaults || last.built || !made_defaults_too;
     findings_.back_to(mark, {"SW103", "SW116", "SW112"});
-    if (outputs) findings_.back_to(mark);
+    if (quiet) findings_.back_to(mark);
+    if (last_try && !quiet) misspelt(name_error, name_error_at);
+    if (last_try && !quiet && !last.error.empty()) findings_.add(support::Severity::Info, "SW902", syntax::name_range(*c.def), c.def->name + " could not be followed to its end: " + last.error, {{last.error_at, "here"}});
     if (last_try) return false;
   }
   return false;
 }
 
-bool Session::attempt(const Class& c, std::vector<Guess>& inputs, int rank, bool made_defaults, Attempt& out) {
+/// A stage that gets these tensors from the one before it.
+bool Session::run_stage(const Class& c, const std::vector<Sent>& received, Facts& facts) {
+  const std::size_t mark = findings_.mark();
+  Attempt last;
+  for (bool made_defaults : {false, true}) {
+    findings_.back_to(mark);
+    std::vector<Guess> inputs;
+    last = {};
+    attempt(c, inputs, {0, made_defaults, &received, nullptr}, last);
+    if (last.done || last.built) break;
+  }
+  if (last.done) {
+    covered_.insert(last.covered.begin(), last.covered.end());
+    covered_.insert(c.def);
+    facts = std::move(last.facts);
+    return true;
+  }
+  findings_.back_to(mark, {"SW103", "SW116", "SW112"});
+  misspelt(last.error, last.error_at);
+  const bool counted = last.error.find("values to unpack") != std::string::npos || last.error.find("not enough values") != std::string::npos;
+  if (counted && last.error_at.valid())
+    findings_.add(support::Severity::Error, "SW203", last.error_at, c.def->name + " unpacks another number of tensors than the " + std::to_string(received.size()) + " that the stage before it returns");
+  return false;
+}
+
+bool Session::attempt(const Class& c, std::vector<Guess>& inputs, const Given& given_to_it, Attempt& out) {
+  const bool made_defaults = given_to_it.made_defaults;
   eval::Coroutine co([&] {
     model::Trace trace;
     eval::Interpreter in(sources_, *loader_, trace);
     Propagator watcher(sources_, findings_, tp_);
     in.max_steps = request_.max_steps;
+    in.tensors_only = true;
     in.impl()->stack_limit = co.stack_limit();
-    eval::Watch watch{&watcher, tp_, rank, true};
+    eval::Watch watch{&watcher, tp_, given_to_it.rank, true};
     eval::Env& env = *in.impl()->new_env(nullptr, nullptr);
     eval::ActiveFrame frame;
     frame.env = &env;
@@ -160,6 +213,7 @@ bool Session::attempt(const Class& c, std::vector<Guess>& inputs, int rank, bool
           const bool whole_number = given.is(Kind::Int);
           if (given.set() && !given.is_none() && !(made_defaults && whole_number)) continue;
           Value v = made(p.name);
+          out.facts.made.push_back(p.name);
           if (given.is_none() && (v.is_number() || v.is_none())) continue;  // None means something of its own
           if (p.annotation && !given.set()) {
             const auto text = sources_.text(p.annotation->range);
@@ -181,7 +235,9 @@ bool Session::attempt(const Class& c, std::vector<Guess>& inputs, int rank, bool
       const auto* f = forward.as<eval::FunctionObj>();
       if (inputs.empty()) {
         const Value width = made("dim");
-        for (std::size_t i = 1; i < f->def->parameters.size(); ++i) {
+        static const std::map<std::string, std::vector<std::int64_t>> none;
+        const auto& planned = given_to_it.planned ? *given_to_it.planned : none;
+        for (std::size_t i = 1; i < f->def->parameters.size() && !given_to_it.received; ++i) {
           const auto& p = f->def->parameters[i];
           if (p.name.empty() || p.kind == program::Parameter::VarArgs || p.kind == program::Parameter::VarKeywords || f->defaults[i].set()) continue;
           Guess g;
@@ -192,6 +248,7 @@ bool Session::attempt(const Class& c, std::vector<Guess>& inputs, int rank, bool
           const std::string annotation = p.annotation ? std::string(sources_.text(p.annotation->range)) : "";
           g.none = dims == 0 && (has(p.name, {"mask", "bias"}) || has(annotation, {"Optional", "None"}));
           g.shape = g.integers && dims == 0 ? std::vector<std::int64_t>{3, 12} : shape_of_rank(dims == 0 ? 3 : dims, width.is(Kind::Int) ? width.as_int() : 40);
+          if (const auto at = planned.find(p.name); at != planned.end()) g.shape = at->second, g.told = true, g.none = false;
           if (dims > 5) return;
           inputs.push_back(std::move(g));
         }
@@ -211,13 +268,32 @@ bool Session::attempt(const Class& c, std::vector<Guess>& inputs, int rank, bool
         }
         call.kwargs.push_back({g.name, v, nullptr});
       }
+      std::vector<model::TensorId> received;
+      if (given_to_it.received) {
+        std::vector<Value> tensors;
+        for (const Sent& sent : *given_to_it.received) {
+          if (!sent.tensor) {
+            tensors.push_back(Value::none());
+            continue;
+          }
+          eval::InputSpec spec;
+          spec.shape = sent.shape;
+          spec.free.assign(sent.shape.size(), false);
+          spec.dtype = sent.dtype;
+          tensors.push_back(eval::make_input(in, "received " + std::to_string(tensors.size()), spec));
+          trace.tensors.back().requires_grad = sent.requires_grad;
+          received.push_back(trace.tensors.back().id);
+        }
+        if (Value set = in.getattr_or(model, "set_input_tensor"); set.set()) in.call(set, {in.list(tensors)});
+        else in.setattr(model, "input_tensor", in.list(tensors));
+      }
       trace.forward_begin = in.tick();
       watcher.begin();
       watcher.ranks_guessed = std::any_of(inputs.begin(), inputs.end(), [](const Guess& g) { return !g.told && !g.none; });
       std::optional<eval::PyError> error;
+      Value returned;
       try {
-        Value result = in.call(model, call);
-        for (auto t : model::tensors_of(in.bind_summary(result))) out.outputs.push_back(trace.tensor(t).shape);
+        returned = in.call(model, call);
       } catch (eval::PyError& e) {
         error = e;
       }
@@ -247,12 +323,17 @@ bool Session::attempt(const Class& c, std::vector<Guess>& inputs, int rank, bool
       if (out.again) return;
       if (error) {
         out.error = in.describe(*error);
+        if (!error->trace.empty()) out.error_at = error->trace[0].first;
         // Sizes of one rank met the whole's before, and fitted then: what comes after such a fault may well not fit.
         out.done = watcher.repairs > 0;
         return;
       }
       watcher.end();
       out.done = true;
+      out.incomplete = trace.incomplete;
+      if (request_.values && given_to_it.rank == 0) note_values(trace, watcher);
+      eval::finish_model(in, model, true);  // names of modules and parameters
+      collect_facts(out.facts, trace, received, in.bind_summary(returned));
       for (const auto& m : trace.calls)
         if (m.end > 0)
           for (const auto* def : trace.module(m.module).mro)
@@ -262,6 +343,7 @@ bool Session::attempt(const Class& c, std::vector<Guess>& inputs, int rank, bool
             }
     } catch (eval::PyError& e) {
       out.error = in.describe(e);
+      if (!e.trace.empty()) out.error_at = e.trace[0].first;
     } catch (eval::Abort& a) {
       out.error = a.message;
     }

@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 
+#include "lint/classes.h"
 #include "lint/scripts.h"
 #include "lint/syntax_help.h"
 #include "program/visit.h"
@@ -34,13 +35,12 @@ struct Stage {
 };
 
 std::optional<Stage> stage_of(const ClassDef& c, const support::SourceManager& sources) {
-  std::size_t end = c.name.size();
-  while (end > 0 && std::isdigit(static_cast<unsigned char>(c.name[end - 1]))) --end;
-  if (end == c.name.size() || end < 7 || c.name.compare(end - 6, 6, "_stage") != 0) return std::nullopt;
+  const auto number = stage_number(c.name);
+  if (!number) return std::nullopt;
   Stage s;
   s.def = &c;
-  s.number = std::stoul(c.name.substr(end));
-  s.model = c.name.substr(0, end - 6);
+  s.number = *number;
+  s.model = c.name.substr(0, c.name.rfind("_stage"));
   s.text = sources.text(c.range);
   s.init = method(c, "__init__");
   s.forward = method(c, "forward");
@@ -68,25 +68,47 @@ bool plain(const Stage& s, const support::SourceManager& sources) {
   return !s.def->bases.empty();
 }
 
-support::Range name_range(const ClassDef& c) { return {c.def_range.file, c.def_range.begin, c.def_range.begin + 6 + static_cast<std::uint32_t>(c.name.size())}; }
+/// Is it set in the class itself?
+bool class_attribute(const ClassDef& c, std::string_view name) {
+  return std::any_of(c.body.begin(), c.body.end(), [&](const Stmt* s) {
+    return s->kind == StmtKind::Assign && std::any_of(s->targets.begin(), s->targets.end(), [&](const Expr* t) { return t->kind == ExprKind::Name && t->text == name; });
+  });
+}
 
 void interface_of(const Stage& s, const support::SourceManager& sources, Found& found) {
   // Megatron's schedule asks this; others have stages too.
   if (!plain(s, sources) || !contains(s.text, {"pre_process", "share_embeddings_and_output_weights"})) return;
   std::string missing;
   for (const char* a : {"config", "input_tensor", "pre_process", "share_embeddings_and_output_weights"})
-    if (!contains(s.text, {std::string("self.") + a})) missing += (missing.empty() ? "" : ", ") + std::string(a);
+    if (!contains(s.text, {std::string("self.") + a}) && !class_attribute(*s.def, a)) missing += (missing.empty() ? "" : ", ") + std::string(a);
   if (!method(*s.def, "set_input_tensor")) missing += (missing.empty() ? "" : ", ") + std::string("set_input_tensor()");
   if (!missing.empty()) found.add(Severity::Error, "SW201", name_range(*s.def), s.def->name + " lacks what the pipeline schedule asks of a stage: " + missing, {});
   if (!method(*s.def, "state_dict_for_save_checkpoint") && !method(*s.def, "sharded_state_dict"))
     found.add(Severity::Warning, "SW213", name_range(*s.def), s.def->name + " has neither state_dict_for_save_checkpoint nor sharded_state_dict: saving fails at the first interval", {});
 }
 
+/// SW203: the same names, in another order.
+void order_of(const Stage& s, const Stage& before, Found& found) {
+  for (const auto* r : returns(*before.forward)) {
+    if (r->kind != ExprKind::Tuple || r->kids.size() != s.received.size()) continue;
+    std::vector<std::string> sent;
+    for (const auto* k : r->kids) sent.push_back(k->kind == ExprKind::Name ? k->text : "");
+    if (sent == s.received || !std::is_permutation(sent.begin(), sent.end(), s.received.begin()) || std::count(sent.begin(), sent.end(), "")) continue;
+    found.add(Severity::Error, "SW203", s.unpacking->range, before.def->name + " returns " + std::string(sent[0]) + ", …; " + s.def->name + " takes the same tensors in another order: " + s.received[0] + ", …", {{r->range, "what is sent"}});
+  }
+}
+
 void received_of(const Stage& s, const Stage* before, Found& found) {
   const bool reads = contains(s.text, {"self.input_tensor"}) && [&] {
     bool any = false;
-    program::walk_exprs(s.forward->body, [&](const Expr* e) {
-      any = any || self_attribute(e) == "input_tensor";
+    program::walk(s.forward->body, [&](const Stmt* st) {
+      if (st->kind != StmtKind::Assert)
+        program::for_each_expr(st, [&](const Expr* e) {
+          program::walk(e, [&](const Expr* x) {
+            any = any || self_attribute(x) == "input_tensor";
+            return true;
+          });
+        });
       return true;
     });
     return any;
@@ -107,6 +129,7 @@ void received_of(const Stage& s, const Stage* before, Found& found) {
   if (s.unpacking) {
     if (before && before->returned && *before->returned != s.received.size())
       found.add(Severity::Error, "SW203", s.unpacking->range, s.def->name + " unpacks " + std::to_string(s.received.size()) + " tensors, " + before->def->name + " returns " + std::to_string(*before->returned), {{before->forward->def_range, "what is sent"}});
+    if (before) order_of(s, *before, found);
     return;
   }
   // x = self.input_tensor, and then used as one tensor.
@@ -195,7 +218,7 @@ void detached_of(const Stage& s, Found& found) {
 
 void check_stages(const program::Module& m, const support::SourceManager& sources, Found& found) {
   if (m.file < 0 || sources.file(m.file).text.find("_stage") == std::string::npos) return;
-  if (contains(sources.file(m.file).text, {"from shardwright", "import shardwright"})) return;  // our runtime asks other things of its stages
+  if (contains(sources.file(m.file).text, {"shardwright.parallel"})) return;  // our runtime asks other things of its stages
   std::map<std::string, std::vector<Stage>> models;
   for (const auto* s : m.body)
     if (s->kind == StmtKind::ClassDef)

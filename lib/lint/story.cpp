@@ -16,6 +16,20 @@ std::string Propagator::shape_text(TensorId t, bool of_whole) {
   return out + "]";
 }
 
+std::string Propagator::describe(TensorId t) {
+  const Placement p = place(t);
+  const std::string dtype(model::short_name(trace_->tensor(t).dtype));
+  if (!p.known) return dtype + " " + shape_text(t) + ": how it lies on the ranks cannot be told";
+  if (p.partial >= 0) return dtype + " " + shape_text(t) + ": a partial sum, one term a rank";
+  if (!any_sharded(p)) return dtype + " " + shape_text(t) + ": whole on every rank" + (p.entered ? ", its gradient summed over the ranks" : "");
+  std::string dims;
+  for (std::size_t d = 0; d < p.dims.size(); ++d)
+    if (sharded(p, d)) dims += (dims.empty() ? "" : ", ") + std::to_string(d);
+  std::string by;
+  if (p.since >= 0 && parallel_layer(trace_->op(p.since).module)) by = ", by " + layer_name(trace_->op(p.since).module);
+  return dtype + " " + shape_text(t) + " of " + shape_text(t, true) + ": sharded over tensor parallel in dimension " + dims + by;
+}
+
 std::vector<support::Note> Propagator::origin(const Placement& p) {
   if (p.since < 0) return {};
   const Op& op = trace_->op(p.since);
@@ -62,7 +76,8 @@ support::Range Propagator::argument(ModuleId m, const char* name, std::string* t
   return module.construct_call ? module.construct_call->range : support::Range{};
 }
 
-void Propagator::pair_used(const eval::LayerResultObj& pair, const eval::Site& site) {
+void Propagator::pair_used(const eval::LayerResultObj& pair, const eval::Site& used) {
+  const eval::Site& site = used.expr ? used : pair.site;
   if (!site.expr || site.frame < 0) return;
   std::vector<support::Note> notes;
   std::optional<support::Fix> fix;

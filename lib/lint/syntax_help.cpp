@@ -63,6 +63,61 @@ const program::Function* method(const program::ClassDef& c, std::string_view nam
   return nullptr;
 }
 
+const program::ClassDef* class_in(const program::Module& m, const std::string& name) {
+  for (const auto* s : m.body)
+    if (s->kind == StmtKind::ClassDef && s->class_def->name == name) return s->class_def;
+  return nullptr;
+}
+
+support::Range name_range(const program::ClassDef& c) { return {c.def_range.file, c.def_range.begin, c.def_range.begin + 6 + static_cast<std::uint32_t>(c.name.size())}; }
+
+std::string original_name(const std::string& name) {
+  if (const auto at = name.find("Distributed"); at != std::string::npos) return name.substr(0, at) + name.substr(at + 11);
+  if (name.starts_with("Parallel") && name.size() > 8) return name.substr(8);
+  return {};
+}
+
+std::optional<std::size_t> stage_number(const std::string& name) {
+  std::size_t end = name.size();
+  while (end > 0 && std::isdigit(static_cast<unsigned char>(name[end - 1]))) --end;
+  if (end == name.size() || name.size() - end > 4 || end < 7 || name.compare(end - 6, 6, "_stage") != 0) return std::nullopt;
+  return std::stoul(name.substr(end));
+}
+
+namespace {
+
+/// Letters changed, left out, put in or exchanged with their neighbour (Damerau, 1964).
+std::size_t slips(const std::string& a, const std::string& b) {
+  std::vector<std::vector<std::size_t>> d(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
+  for (std::size_t i = 0; i <= a.size(); ++i) d[i][0] = i;
+  for (std::size_t j = 0; j <= b.size(); ++j) d[0][j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i)
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      d[i][j] = std::min({d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + (a[i - 1] != b[j - 1])});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
+    }
+  return d[a.size()][b.size()];
+}
+
+}  // namespace
+
+std::optional<std::string> nearest_slip(const std::string& word, const std::set<std::string>& names, bool* alone) {
+  std::size_t best = std::max<std::size_t>(1, word.size() / 4), second = best + 1;
+  const std::string* near = nullptr;
+  for (const auto& n : names) {
+    const std::size_t d = slips(word, n);
+    if (d <= best && (!near || d < best)) {
+      second = near ? best : second;
+      best = d;
+      near = &n;
+    } else if (d < second) {
+      second = d;
+    }
+  }
+  if (alone) *alone = best < second;
+  return near ? std::optional<std::string>(*near) : std::nullopt;
+}
+
 std::vector<const Expr*> returns(const program::Function& f) {
   std::vector<const Expr*> out;
   program::walk(f.body, [&](const Stmt* s) {

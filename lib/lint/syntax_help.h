@@ -1,6 +1,8 @@
 // Small questions to syntax trees that several checks ask.
 #pragma once
 #include <functional>
+#include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,6 +24,16 @@ void calls_of(const program::Stmt* s, const std::function<void(const program::Ex
 /// Every function of a module, methods included.
 std::vector<const program::Function*> functions(const program::Module& m);
 const program::Function* method(const program::ClassDef& c, std::string_view name);
+/// A class of a module's top level.
+const program::ClassDef* class_in(const program::Module& m, const std::string& name);
+/// `class Name`, without the bases.
+support::Range name_range(const program::ClassDef& c);
+/// The serial class that a distributed one takes the place of, by its name: DistributedMlp and ParallelMlp are Mlp; "": none.
+std::string original_name(const std::string& name);
+/// "Net_stage3" -> 3: a pipeline stage by its name.
+std::optional<std::size_t> stage_number(const std::string& name);
+/// The name that a misspelt one is a slip away from. `alone`: no other is as near.
+std::optional<std::string> nearest_slip(const std::string& word, const std::set<std::string>& names, bool* alone = nullptr);
 /// Values of the return statements of a function itself.
 std::vector<const program::Expr*> returns(const program::Function& f);
 /// `self.NAME`: the name; "" otherwise.

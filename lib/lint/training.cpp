@@ -1,6 +1,7 @@
 // Checks of training scripts: data sets, the forward step, the loss, seeds, the run script's sizes.
 #include <algorithm>
 #include <cctype>
+#include <map>
 #include <optional>
 #include <set>
 
@@ -68,6 +69,38 @@ void bound_output(const program::Module& m, Found& found) {
     }
 }
 
+/// SW304: double or half precision that reaches the model as it was read.
+void unconverted_inputs(const program::Module& m, const support::SourceManager& sources, std::string_view text, Found& found) {
+  if (!contains(text, {"from_numpy", "as_tensor", "torch.tensor"}) || contains(text, {"set_default_dtype", "model.double()", "model.half()", "autocast", "bfloat16"})) return;
+  auto other_type = [&](const Expr* e) {
+    const auto t = sources.text(e->range);
+    return contains(t, {"float64", "np.double", ".double()", "float16", ".half()"}) && contains(t, {"from_numpy", "tensor("}) && !contains(t, {".float()", ".to(", ".type(", "torch.float32", "dtype=torch"});
+  };
+  for (const Function* f : functions(m)) {
+    if (f->owner || std::none_of(f->parameters.begin(), f->parameters.end(), [](const auto& p) { return p.name == "model"; })) continue;
+    std::map<std::string, support::Range> unconverted;
+    auto check = [&](const Expr* call) {
+      if (call->kids[0]->kind != ExprKind::Name || call->kids[0]->text != "model") return;
+      for (const auto& a : call->args) {
+        if (!a.value) continue;
+        const bool named = a.value->kind == ExprKind::Name && unconverted.count(a.value->text);
+        if (!named && !other_type(a.value)) continue;
+        support::Fix fix{"safe", {{{a.value->outer.file, a.value->outer.end, a.value->outer.end}, ".float()"}}};
+        found.add(Severity::Error, "SW304", a.value->range, std::string(sources.text(a.value->range)) + " is not of the parameters' type: 'mat1 and mat2 must have the same dtype'; convert it, .float() or .to(weight.dtype)",
+                  {{named ? unconverted[a.value->text] : support::Range{}, "made here"}}, fix);
+      }
+    };
+    program::walk(f->body, [&](const Stmt* s) {
+      calls_of(s, check);
+      if (s->kind == StmtKind::Assign && s->targets.size() == 1 && s->targets[0]->kind == ExprKind::Name) {
+        unconverted.erase(s->targets[0]->text);
+        if (other_type(s->value)) unconverted.emplace(s->targets[0]->text, s->value->range);
+      }
+      return s->kind != StmtKind::FunctionDef;
+    });
+  }
+}
+
 /// SW308: a seed set after the model-parallel one.
 void overwritten_seed(const program::Module& m, Found& found) {
   for (const Function* f : functions(m)) {
@@ -120,6 +153,7 @@ void check_training(const program::Module& m, const support::SourceManager& sour
   if (contains(text, {"megatron"})) providers(m, text, found);
   if (contains(text, {"megatron", "pipeline"})) guarded_next(m, found);
   bound_output(m, found);
+  unconverted_inputs(m, sources, text, found);
   overwritten_seed(m, found);
   mask_without_default(m, text, found);
 }

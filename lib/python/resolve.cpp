@@ -213,6 +213,11 @@ program::Module* Loader::load(const std::string& dotted) {
   return parse_text(dotted, where.path, *text, where.is_package());
 }
 
+void Loader::adopt(program::Module* module) {
+  modules_[module->name] = module;
+  order_.push_back(module);
+}
+
 support::Expected<program::Module*> Loader::load_file(const std::string& given) {
   const std::string path = support::normal_path(given);
   auto text = files_.read(path);

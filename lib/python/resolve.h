@@ -105,6 +105,9 @@ class Loader {
   /// an __init__.py, else its stem; the folder of that top becomes the first search path, as Python does for a script.
   support::Expected<program::Module*> load_file(const std::string& path);
 
+  /// Makes a module that another front end read the one of its name.
+  void adopt(program::Module* module);
+
   /// Modules loaded so far, in the order of loading.
   const std::vector<program::Module*>& loaded() const { return order_; }
   Resolver& resolver() { return resolver_; }

@@ -176,6 +176,13 @@ bool Context::editable(FrameId frame, const Expr* e) const {
   return !f.builtin && f.function && f.function->range.contains(e->range) && index.info(e);
 }
 
+bool Context::untyped(const model::Module& m) const {
+  if (m.parent < 0 || !m.construct_call) return false;
+  const std::string& type = trace.module(m.parent).type;
+  const ExprInfo* info = index.info(m.construct_call);
+  return type.size() >= 10 && type.compare(type.size() - 10, 10, "Sequential") == 0 && info && info->parent && info->parent->kind == ExprKind::Call;
+}
+
 bool Context::decide(const Expr* at, Purpose purpose, Verdict v) {
   Key key{v.frame, v.range.file, v.range.begin, v.range.end, purpose};
   const auto* info = index.info(at);

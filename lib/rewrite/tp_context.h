@@ -91,6 +91,8 @@ class Context {
     while (trace.module(m).cloned_from >= 0) m = trace.module(m).cloned_from;
     return trace.module(m);
   }
+  /// Is the layer made as an argument of a container that does not name its type (a sequential container's)?
+  bool untyped(const model::Module& m) const;
   /// Is it part of the model (or at least called)? Not: what was built only to be copied.
   bool in_model(ModuleId m) const { return index.within(m, 0) || !index.calls_of(m).empty(); }
 
@@ -194,6 +196,7 @@ class Layers {
   std::string appended(const LayerPlan& p) const;
   bool missing_arguments(ModuleId id, std::string& text) const;
   void emit_constructor(const LayerPlan& p);
+  void sharded_dropout_calls(ModuleId d);
   void emit_in_place(ModuleId m);
   void emit_parameters(ModuleId m);
   void emit_grad_sums();

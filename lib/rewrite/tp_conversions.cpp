@@ -413,6 +413,13 @@ void emit_conversions(Context& ctx, Layers& layers, std::vector<Need>& needs) {
         break;
       case Conversion::ReduceFrom: {
         std::string why = fmt::format("contracts {}: partial results are added up", axis);
+        if (sharding::is_lookup(op) && ctx.target.typed && !ctx.index.direct(op)) {   // the call of the table's module
+          const int at = op.module < 0 ? -1 : ctx.index.call_at(op.module, op.clock);
+          const auto* call = at < 0 ? nullptr : &ctx.trace.calls[static_cast<std::size_t>(at)];
+          if (!call || !call->call || call->call->kind != ExprKind::Call || !ctx.editable(call->caller, call->call) || !ctx.hand_over(call->caller, call->call, "vocab_parallel", c.axis, why))
+            cannot(c, "the sum over the rows of the table of");
+          break;
+        }
         if (sharding::is_lookup(op)) {
           if (!ctx.index.direct(op) || !op.site || op.site->kind != ExprKind::Call || !ctx.editable(op.frame, op.site) || !ctx.hand_over(op.frame, op.site, "vocab_parallel", c.axis, why))
             cannot(c, "the sum over the rows of the table of");

@@ -47,7 +47,7 @@ TpEdits tp_edits(const model::Trace& trace, const sharding::Result& result, cons
   tp::Layers layers(ctx);
   layers.perform(needs);
   resize_fills(ctx, needs);
-  tp::share_copies(ctx, layers, needs);
+  if (ctx.target.share_copies) tp::share_copies(ctx, layers, needs);
   layers.settle(needs);
   layers.emit(needs);
   tp::emit_sizes(ctx, layers, needs);

@@ -186,6 +186,7 @@ void Layers::choose(ModuleId id) {
   if (conv && !p.layout.segments.empty()) return;   // only linears take segments
   bool has_class = base == "Linear" || base.rfind("Conv", 0) == 0;   // an embedding cut on its width is cut in place
   if (!has_class && spelling != "vocab") return;
+  if (ctx_.target.typed && (spelling == "vocab" || !ctx_.untyped(made))) return;
   if (spelling == "column") p.form = LayerPlan::Column, p.generated_class = "ColumnParallel" + base;
   if (spelling == "row") p.form = LayerPlan::Row, p.generated_class = "RowParallel" + base;
   if (spelling == "vocab") p.form = LayerPlan::Vocab, p.generated_class = "VocabParallel" + base;
@@ -248,7 +249,8 @@ void Layers::perform(std::vector<Need>& needs) {
   // Dropout modules: all their draws are for sharded tensors (in evaluation nothing is drawn; what they are given tells).
   for (const auto& m : ctx_.trace.modules) {
     const auto& made = ctx_.made(m.id);
-    if (!m.builtin || !is_plain_dropout(m.type) || !ctx_.editable(made.construct_frame, made.construct_call) || made.construct_partial) continue;
+    if (!m.builtin || !is_plain_dropout(m.type)) continue;
+    if (!ctx_.target.typed && (!ctx_.editable(made.construct_frame, made.construct_call) || made.construct_partial)) continue;
     int yes = 0, no = 0;
     for (int c : ctx_.index.calls_of(m.id)) {
       const auto& call = ctx_.trace.calls[static_cast<std::size_t>(c)];
@@ -262,7 +264,7 @@ void Layers::perform(std::vector<Need>& needs) {
   for (const auto& [place, modules] : together_) {
     bool all = true, any = false;
     for (ModuleId m : modules) (dropouts_.count(m) ? any : all) = dropouts_.count(m) > 0;
-    if (any && !all)
+    if (any && !all && !ctx_.target.typed)
       for (ModuleId m : modules) {
         if (!dropouts_.count(m)) continue;
         if (late_place(m).first >= 0) late_dropouts_.insert(m);
@@ -302,6 +304,7 @@ void Layers::perform(std::vector<Need>& needs) {
         if (need_on(op, Conversion::Gather, true)) ++gathers;
       });
       p.gather_output = ops > 0 && gathers == ops && p.layout.segments.empty();
+      if (p.gather_output && ctx_.target.typed) demote(p.module);
     }
   }
   while (harmonise()) {}
@@ -373,7 +376,7 @@ bool Layers::called_directly(const model::ModuleCall& call) const {
 
 void Layers::decide_unpacking() {
   std::map<std::pair<FrameId, const Expr*>, std::set<ModuleId>> places;
-  for (auto& p : plans_) p.returns_bias = !p.by_statement && (p.form == LayerPlan::Column || p.form == LayerPlan::Row || p.form == LayerPlan::Depthwise);
+  for (auto& p : plans_) p.returns_bias = !ctx_.target.typed && !p.by_statement && (p.form == LayerPlan::Column || p.form == LayerPlan::Row || p.form == LayerPlan::Depthwise);
   for (const auto& c : ctx_.trace.calls) {
     if (c.module < 0) continue;
     if (of(c.module).returns_bias && !called_directly(c)) of(c.module).returns_bias = false;
@@ -410,6 +413,7 @@ void Layers::decide_unpacking() {
 
 std::string Layers::appended(const LayerPlan& p) const {
   std::string s;
+  if (ctx_.target.typed) return s;
   auto add = [&](const std::string& a) { s += (s.empty() ? "" : ", ") + a; };
   if (!p.by_statement) missing_arguments(p.module, s);
   if (!p.arguments.empty()) add(p.arguments);
@@ -429,6 +433,8 @@ void Layers::emit_constructor(const LayerPlan& p) {
   const auto& made = ctx_.made(p.module);
   const Expr* call = made.construct_call;
   std::string why = fmt::format("{}: {}", m.fqn, reason(p));
+  if (ctx_.target.typed && p.by_statement) return ctx_.refuse(p.axis, call ? call->range : Range{}, m.fqn + " is built together with layers that need another class");
+  if (ctx_.target.typed && p.form == LayerPlan::Column && p.shared_input) return;   // on slices, the plain layer does it
   if (p.by_statement) {
     auto [owner, path] = late_place(p.module);
     std::string arguments = appended(p);
@@ -463,12 +469,18 @@ void Layers::emit(const std::vector<Need>& needs) {
   for (auto& p : plans_) {
     if (p.form == LayerPlan::None) continue;
     if (p.form == LayerPlan::Column || p.form == LayerPlan::Row) adapt_constructor(p);
+    if (p.form == LayerPlan::InPlace && ctx_.target.typed) continue;
     if (p.form == LayerPlan::InPlace) emit_in_place(p.module);
     else emit_constructor(p);
   }
-  for (const auto& m : ctx_.trace.modules) emit_parameters(m.id);
+  if (!ctx_.target.typed)
+    for (const auto& m : ctx_.trace.modules) emit_parameters(m.id);
   for (ModuleId d : dropouts_) {
     const auto& m = ctx_.trace.module(d);
+    if (ctx_.target.typed && !ctx_.untyped(ctx_.made(d))) {
+      sharded_dropout_calls(d);
+      continue;
+    }
     const auto& made = ctx_.made(d);
     Verdict v;
     v.kind = Verdict::Replace;
@@ -502,8 +514,18 @@ void Layers::emit(const std::vector<Need>& needs) {
               ctx_.hand_over(op.frame, op.site, "sharded_random", axis, "random numbers for a sharded tensor: a stream per rank");
     if (!ok) ctx_.refuse(axis, op.site ? op.site->range : Range{}, "random numbers for a sharded tensor are drawn where no call can be edited");
   }
-  emit_grad_sums();
+  if (!ctx_.target.typed) emit_grad_sums();
   emit_roles();
+}
+
+void Layers::sharded_dropout_calls(ModuleId d) {
+  for (int c : ctx_.index.calls_of(d)) {
+    const auto& call = ctx_.trace.calls[static_cast<std::size_t>(c)];
+    const int axis = call.arguments.empty() ? -1 : ctx_.axis_of(call.arguments[0].tensor);
+    const bool ok = call.call && call.call->kind == ExprKind::Call && ctx_.editable(call.caller, call.call) &&
+                    ctx_.hand_over(call.caller, call.call, "sharded_random", axis, ctx_.trace.module(d).fqn + ": each rank draws for its own slice");
+    if (!ok) ctx_.refuse(axis, call.call ? call.call->range : Range{}, "a dropout on a sharded tensor is called where nothing can be written");
+  }
 }
 
 std::string Layers::reason(const LayerPlan& p) const {

@@ -85,6 +85,7 @@ support::Expected<Target> load_target(const std::string& name, support::SourceMa
   t.like = r.optional<std::string>("like");
   t.support = r.optional<std::string>("support", t.support);
   t.support_file = r.optional<std::string>("support_file");
+  t.typed = r.optional<bool>("typed", false);
   for (const auto& [module, names] : r.map("imports")) {
     auto list = names.as_strings();
     if (!list) return list.error();

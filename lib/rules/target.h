@@ -25,6 +25,13 @@ struct Target {
   std::string where(const std::string& n) const { auto it = imports.find(n); return it == imports.end() ? support : it->second; }
   bool offers(const std::string& layer) const { return layers.empty() || layers.count(layer) != 0; }
 
+  /// Text in a typed language: parameters are cut (and marked for the sum of their gradients) by statements that another printer
+  /// than tp_edits writes, conversions stand at the calls, and a layer is replaced only where nothing names its type.
+  bool typed = false;
+  /// One copy into a region for several readers of a tensor. Without: each reader copies (more sums of gradients, but the same text
+  /// whether two arguments are one tensor or two).
+  bool share_copies = true;
+
   // ---- how a parallel linear is constructed and called ------------------------------------------------------------------
   struct Linear {
     std::map<std::string, std::string> keywords;     ///< constructor arguments under another name: in_features → input_size

@@ -97,6 +97,21 @@ at::Tensor all_gather(const at::Tensor& x, std::int64_t dim, std::int64_t outer,
   return outer == 1 ? full : full.flatten(dim, dim + 1);
 }
 
+at::Tensor reduce_scatter(const at::Tensor& x, std::int64_t dim, const Group& group, const std::string& tag) {
+  const int parts = group_size(group);
+  if (parts == 1) return x;
+  dim = at::maybe_wrap_dim(dim, x.dim());
+  TORCH_CHECK(x.size(dim) % parts == 0, "dimension ", dim, " of shape ", x.sizes(), " cannot be divided over ", parts, " tensor-parallel ranks");
+  // c10d divides the first dimension.
+  at::Tensor whole = wire_view(x.movedim(dim, 0));
+  std::vector<std::int64_t> shape = whole.sizes().vec();
+  shape[0] /= parts;
+  at::Tensor mine = at::empty(shape, whole.options());
+  count_payload(tag, static_cast<std::int64_t>(whole.nbytes()));
+  group->_reduce_scatter_base(mine, whole, c10d::ReduceScatterOptions())->wait();
+  return from_wire(mine, x).movedim(0, dim).contiguous();
+}
+
 void count_payload(const std::string& tag, std::int64_t bytes) {
   std::lock_guard<std::mutex> lock(counter_mutex);
   counters()[tag] += bytes;

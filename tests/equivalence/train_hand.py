@@ -21,7 +21,7 @@ def sample(generator):
 
 def model_provider(pre_process=True, post_process=True):
     torch.set_default_dtype(torch.float64)
-    return build_stage(mesh().pp_rank, drop=0.0)
+    return build_stage(mesh().stage, drop=0.0)
 
 
 def datasets(samples):

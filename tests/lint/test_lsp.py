@@ -44,6 +44,21 @@ class Editor(unittest.IsolatedAsyncioTestCase):
         await asyncio.wait_for(self.client.wait_for_notification(types.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS), 60)
         return list(self.client.diagnostics[self.uri])
 
+    async def test_hover_tells_placement_and_local_shape(self):
+        text = (ROOT / "testdata/parallel/decoder_layer.py").read_text()
+        self.open(text)
+        await self.diagnostics()
+        document = types.TextDocumentIdentifier(self.uri)
+        lines = text.splitlines()
+
+        async def said(line_part, word):
+            line = next(i for i, t in enumerate(lines) if line_part in t)
+            answer = await self.client.text_document_hover_async(types.HoverParams(document, types.Position(line, lines[line].index(word) + 1)))
+            return answer.contents.value if answer else ""
+
+        self.assertRegex(await said("intermediate = F.gelu(intermediate)", "intermediate)"), r"^intermediate: f32 \[3, 12, 16\] of \[3, 12, 32\]: sharded over tensor parallel in dimension 2, by dense_h_to_4h")
+        self.assertRegex(await said("return output", "output"), r"^output: f32 \[3, 12, 16\]: whole on every rank")
+
     async def test_findings_fixes_and_hover(self):
         self.open(SOURCE)
         (found,) = await self.diagnostics()

@@ -21,12 +21,20 @@ void add_output_options(CLI::App& app, Common& c) {
   app.add_flag("-q,--quiet", c.quiet, "errors only");
   app.add_flag("-v,--verbose", c.verbose, "more detail");
   app.add_flag("--stats", c.stats, "times and sizes of the analysis on standard error");
-  app.add_flag("--no-cache", c.no_cache, "do not read or write caches");
+  app.add_flag("--no-cache", c.no_cache, "do not read or write caches")->each([&c](const std::string&) { c.model.cached = false; });
   app.add_option("--color", c.color, "auto, always or never")->check(CLI::IsMember({"auto", "always", "never"}));
 }
 
+std::vector<std::string>& after_dashes() {
+  static std::vector<std::string> flags;
+  return flags;
+}
+
 void add_model_options(CLI::App& app, Common& c) {
-  app.add_option("MODEL", c.model.spec, "path/to/file.py:Class, package.module:Class, or a job file (.yaml)")->required();
+  app.add_option("MODEL", c.model.spec, "path/to/file.py:Class, package.module:Class, model.h:ClassImpl (C++), or a job file (.yaml)")->required();
+  app.footer("A model in C++ is read with the flags of -p BUILD, or with those given after --: shardwright tree model.h:NetImpl -- -I/opt/libtorch/include");
+  c.model.cxx_flags = after_dashes();
+  app.add_option("-p", c.model.cxx_build, "folder of compile_commands.json, for a model in C++");
   app.add_option("--python-path", c.model.python_path, "folder to import from (repeatable)")->take_all();
   app.add_option("--args", c.model.args, "constructor arguments, as in Python: 'embed_dim=192, num_heads=(6, 12)'");
   app.add_option("--config", c.model.config, "constructor arguments from a YAML file: cfg.yaml[:key.path]");

@@ -18,6 +18,9 @@ struct Common {
   driver::ModelRequest model;
 };
 
+/// What stands after `--` on the command line of a command that takes a model: flags of the C++ compiler. Set before the commands are added.
+std::vector<std::string>& after_dashes();
+
 /// Adds MODEL and its options to a subcommand.
 void add_model_options(CLI::App& app, Common& c);
 /// --json, -q, -v, --color, --stats.
@@ -49,5 +52,6 @@ Run add_init(CLI::App& app);
 Run add_doctor(CLI::App& app);
 Run add_lsp(CLI::App& app);
 Run add_handoff(CLI::App& app);
+Run add_reshard(CLI::App& app);
 
 }  // namespace shardwright::cli

@@ -22,6 +22,14 @@ extern "C" void interrupted(int) {
 int main(int argc, char** argv) {
   std::signal(SIGINT, interrupted);
   std::signal(SIGPIPE, SIG_DFL);
+  if (argc > 1)
+    for (const char* command : {"tree", "plan", "convert"})
+      if (std::string(argv[1]) == command)
+        for (int i = 2; i < argc; ++i)
+          if (std::string(argv[i]) == "--") {
+            cli::after_dashes().assign(argv + i + 1, argv + argc);
+            argc = i;
+          }
   CLI::App app{"Turns a model's single-GPU source into tensor- and pipeline-parallel source, and proves that it computes the same.", "shardwright"};
   app.set_version_flag("--version", std::string("shardwright ") + driver::kVersion);
   app.require_subcommand(1);
@@ -36,6 +44,7 @@ int main(int argc, char** argv) {
   add(cli::add_explain(app));
   add(cli::add_init(app));
   add(cli::add_doctor(app));
+  add(cli::add_reshard(app));
   add(cli::add_lsp(app));
   add(cli::add_handoff(app));
   try {

@@ -3,10 +3,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "cli.h"
 #include "driver/python.h"
+#include "driver/verify_cxx.h"
+#include "plan/plan.h"
+#include "support/files.h"
 
 namespace shardwright::cli {
 namespace {
@@ -18,11 +23,44 @@ struct Options : Common {
   bool with_dropout = false, all_grids = false;
 };
 
+/// A model in C++: both programs are built and run here.
+int run_cxx(Options& o, support::SourceManager& sm) {
+  auto text = support::read_file((std::filesystem::path(o.dir) / "plan.yaml").string());
+  if (!text) return report(text.error(), sm, o);
+  auto plan = plan::from_yaml(*text, "plan.yaml", sm);
+  if (!plan) return report(plan.error(), sm, o);
+  driver::CxxVerifyRequest r;
+  r.dir = o.dir;
+  r.tp = o.tp ? o.tp : plan->grid.tp;
+  r.steps = o.steps;
+  if (o.micro_batches) r.micro_batches = o.micro_batches;
+  if (o.tolerance > 0) r.tolerance = o.tolerance;
+  r.python = o.python;
+  if (o.dtype != "f64" || o.device != "cpu" || o.with_dropout || o.all_grids || o.dp > 1)
+    return report(support::failure("verify of a model in C++ runs in f64 on CPUs at one tensor-parallel size, without dropout and data parallelism", {}, "usage"), sm, o);
+  auto done = driver::verify_cxx(r, progress(o));
+  end_progress();
+  if (!done) return report(done.error(), sm, o);
+  if (o.json) {
+    nlohmann::json j{{"same", done->same}, {"grid", {{"tp", r.tp}, {"pp", 1}, {"dp", 1}}}, {"seconds", done->seconds}};
+    for (const auto& [k, n] : done->compared) j["compared"][k] = n;
+    for (const auto& [k, d] : done->worst) j["max_rel"][k] = std::isfinite(d) ? nlohmann::json(d) : nlohmann::json("inf");
+    j["first_difference"] = done->first_difference.empty() ? nlohmann::json(nullptr) : nlohmann::json(done->first_difference);
+    fmt::print("{}\n", j.dump(2));
+  } else if (!o.quiet) {
+    for (std::size_t i = 0; i < done->compared.size(); ++i) fmt::print("{:<10} {:>5} compared, largest relative difference {:.2e}\n", done->compared[i].first, done->compared[i].second, done->worst[i].second);
+    if (done->same) fmt::print("same: tp {} in {:.0f} s\n", r.tp, done->seconds);
+    else fmt::print("DIFFERENT: first at {}\n", done->first_difference);
+  }
+  return done->same ? kDone : kFindings;
+}
+
 int run(Options& o) {
   support::SourceManager sm;
   namespace fs = std::filesystem;
   if (!fs::is_directory(o.dir)) return report(support::failure(o.dir + ": there is no such directory; expected one that `shardwright convert -o` wrote", {}, "input"), sm, o);
   if (!fs::exists(fs::path(o.dir) / "plan.yaml") && !fs::exists(fs::path(o.dir) / ".shardwright" / "plan.yaml")) return report(support::failure(o.dir + ": no plan.yaml in it; expected a directory that `shardwright convert -o` wrote", {}, "input"), sm, o);
+  if (driver::is_cxx_directory(o.dir)) return run_cxx(o, sm);
   auto python = driver::find_python(o.python);
   if (!python) return report(python.error(), sm, o);
   std::vector<std::string> args{*python, "-m", "shardwright.verify", o.dir, "--steps", std::to_string(o.steps), "--dtype", o.dtype, "--device", o.device};

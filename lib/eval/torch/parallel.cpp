@@ -86,6 +86,15 @@ void register_parallel(Domain& d) {
     take_first(d, first, info.call);
     return in.getattr(first, name, info.call);
   });
+  // The pair in arithmetic, also with a number: its first element is meant.
+  static constexpr const char* operators[][3] = {{"+", "__add__", "__radd__"}, {"-", "__sub__", "__rsub__"}, {"*", "__mul__", "__rmul__"}, {"/", "__truediv__", "__rtruediv__"}, {"**", "__pow__", "__rpow__"}};
+  for (const auto& o : operators)
+    for (bool reflected : {false, true})
+      in.method(d.parallel.result_class, o[reflected ? 2 : 1], [&d, op = std::string(o[0]), reflected](Interpreter& in, CallInfo& info) -> Value {
+        Value first = info.args.at(0);
+        take_first(d, first, info.call);
+        return reflected ? in.binary(op, info.args.at(1), first, info.call) : in.binary(op, first, info.args.at(1), info.call);
+      });
   in.modules.native("_shardwright", [&d](Interpreter& in, ModuleObj& m) {
     in.def(m, "tp", [&d](Interpreter&, CallInfo& info) { return tracked(d, d.parallel.tp_size, d.parallel.tp, tp_size_name, info.call); });
     in.def(m, "plain_tp", [&d](Interpreter&, CallInfo&) { return Value::integer(d.parallel.tp); });

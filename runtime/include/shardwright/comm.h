@@ -39,6 +39,9 @@ at::Tensor slice_of(const at::Tensor& x, std::int64_t dim, std::int64_t outer, s
 /// The inverse over all ranks of the group. Not differentiable by itself (see regions.h).
 at::Tensor all_gather(const at::Tensor& x, std::int64_t dim, std::int64_t outer, const Group& group, const std::string& tag);
 
+/// Sum over the ranks, of which each keeps its part of dimension `dim`.
+at::Tensor reduce_scatter(const at::Tensor& x, std::int64_t dim, const Group& group, const std::string& tag);
+
 /// Bytes handed to c10d since the last reset, by tag; counting is always on (one map update a call).
 void count_payload(const std::string& tag, std::int64_t bytes);
 std::map<std::string, std::int64_t> payload_bytes();

@@ -15,4 +15,9 @@ at::Tensor row_linear(const at::Tensor& x, const at::Tensor& weight, const std::
 /// Rows [rank * local, (rank + 1) * local) of the table are here; ids outside contribute zero, then the sum over the group.
 at::Tensor vocab_embedding(const at::Tensor& ids, const at::Tensor& weight, std::int64_t padding_idx, const Group& group);
 
+/// Cross entropy by token of logits whose last dimension is divided over the group. `words`: columns that count, over all ranks (0: all);
+/// the others are padding. `ignored`: a target without loss. Computed in float32 (float64 for float64).
+at::Tensor vocab_cross_entropy(const at::Tensor& logits, const at::Tensor& targets, std::int64_t words, double smoothing, std::int64_t ignored,
+                               const Group& group);
+
 }  // namespace shardwright::runtime

@@ -62,7 +62,8 @@ class Mesh:
         self.dp_group = process_group(self._line(dp=True))
         self.pp_group = process_group(self._line(pp=True))
         self.model_group = process_group(self._line(tp=True, pp=True))
-        self._extra: dict[tuple[int, ...], object] = {}
+        self.placement = list(range(pp))   # pipeline stage -> pp rank; see place_stages
+        self.stage = self.pp_rank          # the stage that is being built or run
 
     def rank_at(self, tp=None, pp=None, dp=None) -> int:
         """Global rank at these coordinates (default: this rank's own)."""
@@ -77,9 +78,26 @@ class Mesh:
                 for d in (range(self.dp) if dp else [self.dp_rank])
                 for t in (range(self.tp) if tp else [self.tp_rank])]
 
+    def place_stages(self, placement) -> None:
+        """Says which pp rank holds which stage, where a rank holds several (schedules.placement_of)."""
+        self.placement = list(placement)
+        self.stage = self.held_stages[0]
+
+    @property
+    def held_stages(self) -> list[int]:
+        return [s for s, r in enumerate(self.placement) if r == self.pp_rank]
+
+    @property
+    def holds_last_stage(self) -> bool:
+        return self.placement[-1] == self.pp_rank
+
+    def rank_of_stage(self, stage) -> int:
+        """Global rank that holds a pipeline stage, at this rank's tp and dp index."""
+        return self.rank_at(pp=self.placement[stage])
+
     def stages_group(self, stages) -> dist.ProcessGroup | None:
         """Ranks of these pipeline stages at this rank's tp and dp index (a tied set's group). Members only."""
-        return process_group([self.rank_at(pp=s) for s in sorted(stages)])
+        return process_group(sorted({self.rank_of_stage(s) for s in stages}))
 
     def tp_subgroup(self, members) -> dist.ProcessGroup | None:
         """Some tensor-parallel indices at this rank's pp and dp index. Members only."""
@@ -87,11 +105,11 @@ class Mesh:
 
     @property
     def is_first_stage(self) -> bool:
-        return self.pp_rank == 0
+        return self.stage == 0
 
     @property
     def is_last_stage(self) -> bool:
-        return self.pp_rank == self.pp - 1
+        return self.stage == len(self.placement) - 1
 
     def where(self) -> str:
         return f"rank {self.rank} (stage {self.pp_rank}, tp {self.tp_rank}, dp {self.dp_rank})"

@@ -5,7 +5,7 @@ import torch
 
 from ..verify import inputs as _inputs
 from ..verify.job import default_loss as _ramp_loss
-from .training import to_device  # noqa: F401  (generated scripts import it from here)
+from .data import to_device  # noqa: F401  (generated scripts import it from here)
 
 
 def draw_inputs(specs: dict[str, str], generator: torch.Generator) -> dict[str, torch.Tensor]:

@@ -52,17 +52,22 @@ class ColumnParallelLinear(_Result, nn.Linear):
     `stride=3`: the rows are (3, heads, head_dim) cut on the heads. `segments=[rows, (rows, factors), …]`: a concatenation of
     parts, each cut by itself (factors: outer, or (outer, sharded)). `disable_grad_reduce=True`: the caller has passed the
     input through copy_to_tensor_model_parallel_region, which several layers can share.
-    `gather_output=True` returns the full output on every rank."""
+    `gather_output=True` returns the full output on every rank. `groups=n`: the rows are n groups; with more ranks than groups several
+    ranks hold the same one, and its gradient is summed over them (key and value heads of grouped-query attention).
+    `sequence_parallel=True`: the input is this rank's part of dimension `sequence_dim`; it is gathered."""
 
-    def __init__(self, in_features, out_features, bias=True, *, stride=1, segments=None, gather_output=False,
-                 disable_grad_reduce=False, skip_bias_add=False, return_bias=True, config=None, init_method=None, device=None,
+    def __init__(self, in_features, out_features, bias=True, *, stride=1, segments=None, groups=0, gather_output=False,
+                 disable_grad_reduce=False, sequence_parallel=False, sequence_dim=0, skip_bias_add=False, return_bias=True, config=None, init_method=None, device=None,
                  dtype=None):
         nn.Module.__init__(self)
         self.in_features, self.out_features = in_features, out_features
-        self.spec = ShardSpec.of(out_features, 0, stride if stride != 1 else None, segments)
+        self.spec = ShardSpec.of(out_features, 0, (stride, groups) if groups else stride if stride != 1 else None, segments, groups)
+        self.sequence_parallel, self.sequence_dim = sequence_parallel, sequence_dim
         self.out_features_per_partition = self.spec.local_size()
         self.gather_output, self.disable_grad_reduce = gather_output, disable_grad_reduce
         self.skip_bias_add, self.return_bias = skip_bias_add, return_bias
+        if gather_output and groups and tp_size() > groups:
+            raise ValueError(f"gather_output=True and {groups} groups on {tp_size()} ranks: groups would be gathered more than once")
         if gather_output and len(self.spec.segments) > 1:
             raise ValueError("gather_output=True and segments: gather the parts one by one after splitting the output")
         self.weight = make_local_parameter((out_features, in_features), self.spec, device, dtype)
@@ -84,7 +89,9 @@ class ColumnParallelLinear(_Result, nn.Linear):
             raise ValueError(f"ColumnParallelLinear({self.in_features}, {self.out_features}) got an input of shape {tuple(x.shape)}: "
                              f"it takes the full last dimension {self.in_features} on every rank")
         bias = None if self.skip_bias_add else self.bias
-        y = _C.column_linear(x, self.weight, bias, tp_group(), not self.disable_grad_reduce)
+        if self.sequence_parallel:   # its gradient is summed and divided
+            x = _C.gather_sequence(x, self.sequence_dim, tp_group())
+        y = _C.column_linear(x, self.weight, bias, tp_group(), not (self.disable_grad_reduce or self.sequence_parallel))
         if self.gather_output:
             y = _C.gather_from(y, -1, self.spec.stride, tp_group())
         return self._result(y)
@@ -99,10 +106,12 @@ class RowParallelLinear(_Result, nn.Linear):
 
     `input_is_parallel=True`: x is sharded on its last dimension as the columns are. `False`: x is full and is sliced first.
     `stride`: the columns are (stride, sharded, inner), cut on the middle. `reduce_output=False`: the result is this rank's part of
-    the sum; the caller adds parts of several layers and passes the whole to reduce_from_tensor_model_parallel_region once."""
+    the sum; the caller adds parts of several layers and passes the whole to reduce_from_tensor_model_parallel_region once.
+    `sequence_parallel=True`: of the sum each rank keeps its part of dimension `sequence_dim`; the bias's gradient is then a part, too, and
+    is summed once a step."""
 
     def __init__(self, in_features, out_features, bias=True, *, input_is_parallel=True, stride=1, segments=None,
-                 skip_bias_add=False, reduce_output=True, return_bias=True, config=None, init_method=None, device=None, dtype=None):
+                 skip_bias_add=False, reduce_output=True, return_bias=True, sequence_parallel=False, sequence_dim=0, config=None, init_method=None, device=None, dtype=None):
         nn.Module.__init__(self)
         self.in_features, self.out_features = in_features, out_features
         self.spec = ShardSpec.of(in_features, 1, stride if stride != 1 else None, segments)
@@ -115,6 +124,9 @@ class RowParallelLinear(_Result, nn.Linear):
             raise ValueError("input_is_parallel=False and segments: slice the parts of the input one by one")
         self.weight = make_local_parameter((out_features, in_features), self.spec, device, dtype)
         self.bias = nn.Parameter(torch.empty(out_features, device=device, dtype=dtype)) if bias else None
+        self.sequence_parallel, self.sequence_dim = sequence_parallel, sequence_dim
+        if sequence_parallel and bias:
+            self.bias.sum_gradient_over_tp = True
         self._init_method = init_method
         self.reset_parameters()
 
@@ -139,6 +151,9 @@ class RowParallelLinear(_Result, nn.Linear):
                              f"shape {tuple(x.shape)}: with True it takes this rank's part of the last dimension, "
                              f"{self.in_features} / {tp_size()} = {self.in_features_per_partition}; is the input full?")
         bias = None if self.skip_bias_add else self.bias
+        if self.sequence_parallel:
+            y = _C.reduce_scatter_sequence(nn.functional.linear(x, self.weight), self.sequence_dim, tp_group())
+            return self._result(y if bias is None else y + bias)
         return self._result(_C.row_linear(x, self.weight, bias, tp_group()) if self.reduce_output else nn.functional.linear(x, self.weight))
 
     def extra_repr(self):

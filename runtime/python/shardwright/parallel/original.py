@@ -47,10 +47,12 @@ def _build(folder, seed, path):
     torch.save({"state": full_state(model), "aliases": first_names(model)}, path)
 
 
-def start_from_original(stage, table, folder, seed):
-    """Gives this rank's stage the values that the original has after `torch.manual_seed(seed)` and its construction. `folder`: the
-    generated one. Every rank of a model calls. Returns None, or on every rank the reason why the stages were left as they are."""
+def start_from_original(stages, table, folder, seed):
+    """Gives this rank's stages ({number: module}, or the one module) the values that the original has after `torch.manual_seed(seed)` and
+    its construction. `folder`: the generated one. Every rank of a model calls. Returns None, or on every rank the reason why the stages
+    were left as they are."""
     m = _mesh.mesh()
+    stages = stages if isinstance(stages, dict) else {m.pp_rank: stages}
     group = m.model_group
     if group is None:
         return None
@@ -60,7 +62,7 @@ def start_from_original(stage, table, folder, seed):
         dist.all_gather_object(out, value, group)
         return out
 
-    own = sum(p.nbytes * (m.tp if getattr(p, "tensor_model_parallel", False) else 1) for p in stage.parameters()) / m.tp
+    own = sum(p.nbytes * (m.tp if getattr(p, "tensor_model_parallel", False) else 1) for stage in stages.values() for p in stage.parameters()) / m.tp
     said = gather((socket.gethostname(), own, _memory_available()))
     hosts, whole = [h for h, _, _ in said], sum(b for _, b, _ in said)
     me, leader = dist.get_rank(group), hosts.index(socket.gethostname())
@@ -80,7 +82,8 @@ def start_from_original(stage, table, folder, seed):
             return errors[0]
         saved = torch.load(answers[leader][0], map_location="cpu", mmap=True, weights_only=True)
         table.set_aliases(saved["aliases"])
-        load_stage(stage, table, m.pp_rank, saved["state"])
+        for number, stage in stages.items():
+            load_stage(stage, table, number, saved["state"])
         del saved
     finally:
         gather(None)   # until all have read

@@ -54,6 +54,7 @@ class Entry:
     stages: list[int] | None    # None: all
     buffer: bool
     replicate_groups: bool
+    shape: tuple[int, ...] | None = None   # the original's, where it is written down
 
     @staticmethod
     def read(name, data):
@@ -72,7 +73,7 @@ class Entry:
         return Entry(name, source, rows, _parse_dims(data["dims"]) if data.get("dims") else None, dict(data.get("sizes") or {}),
                      data.get("shard"), data.get("segments"), data.get("pad"), [tied] if isinstance(tied, str) else list(tied),
                      data.get("grad_sum") == "tp", list(stages) if stages is not None else None, data.get("kind") == "buffer",
-                     bool(data.get("replicate_groups")))
+                     bool(data.get("replicate_groups")), tuple(data["shape"]) if data.get("shape") else None)
 
     def on(self, stage):
         return self.stages is None or stage in self.stages
@@ -161,6 +162,24 @@ class Entry:
         spec = self.spec(shape)
         if spec is not None:
             shape[spec.dim] = spec.local_size(self._groups(tp, spec)[0])
+        return tuple(shape)
+
+    def original_shape(self, local, tp):
+        """Shape of the original from a slice's: as written down, else multiplied up (padding then counts as part of it). For a tensor cut
+        from rows of a larger one: as far as these rows go."""
+        if self.shape is not None:
+            return tuple(self.shape)
+        shape = list(local)
+        if self.shard is not None:
+            if self.segments:
+                holders = {i for s in self.segments for i, d in enumerate(_parse_dims(s["dims"])) if self.shard in d}
+                shape[holders.pop()] = self.segments[-1]["rows"][1]
+            else:
+                dim = next(i for i, d in enumerate(self.dims) if self.shard in d)
+                size = self.sizes.get(self.shard)
+                shape[dim] *= size if self.replicate_groups and size and tp > size else tp
+        if self.rows:
+            shape[0] = self.rows[1]
         return tuple(shape)
 
     def slice(self, full, rank, tp):

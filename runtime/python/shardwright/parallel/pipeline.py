@@ -2,15 +2,12 @@
 
 A stage's contract: stage 0 is called with the model's inputs; a later one finds the tuple that the previous stage returned in
 `self.input_tensor` (set through `set_input_tensor`). All but the last return a tuple of tensors (entries may be None); integer
-and bool tensors cross without gradient. What crosses is agreed by a header of two integers in front of every message: when
-shapes, types or None entries differ from the previous message, their description follows it. So a short last batch or an
-evaluation with another batch size needs nothing special.
+and bool tensors cross without gradient. Shapes may change from one micro-batch to the next (boundary.py).
+
+A rank may hold several stages (interleaved, zb-v): then `stage` is a list of modules, in the order of their stage numbers.
 
 A tensor that a stage hands on unread (its class says so in `passes = {entry received: entry returned}`) is sent past it, from the
 stage that made it straight to the one that reads it, and so is its gradient; the stage between sees None in its place.
-
-Transfers obey the stricter rules of NCCL on every backend: no tags, one order of messages for a pair of ranks, a send and the
-receive from the same peer that follows it in one group, contiguous buffers, complex as real, bool as uint8.
 """
 from __future__ import annotations
 
@@ -19,240 +16,177 @@ import torch.distributed as dist
 
 from . import _C, schedules
 from . import device_mesh as _mesh
-
-BOUNDARY, HEADER = "boundary", "header"
-_DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.complex64, torch.complex128, torch.int8, torch.uint8,
-           torch.int16, torch.int32, torch.int64, torch.bool]
-_ABSENT, _ELSEWHERE = -1, -2   # None; an entry that travels over another link
+from .boundary import ELSEWHERE, Transport, describe, parse, wording
+from .split_backward import SplitBackward
 
 
 class PipelineError(RuntimeError):
     """Something failed in a stage; says where."""
 
 
-def _describe(tensors):
-    """The description that the receiver needs, as integers."""
-    flat = [len(tensors)]
-    for t in tensors:
-        if t is None or t is _ELSEWHERE:
-            flat.append(_ABSENT if t is None else _ELSEWHERE)
-        else:
-            flat += [_DTYPES.index(t.dtype), int(t.requires_grad), t.dim(), *t.shape]
-    return flat
-
-
-def _parse(flat):
-    """-> list of None, _ELSEWHERE or (dtype, requires_grad, shape)."""
-    out, i = [], 1
-    for _ in range(flat[0]):
-        if flat[i] in (_ABSENT, _ELSEWHERE):
-            out.append(None if flat[i] == _ABSENT else _ELSEWHERE)
-            i += 1
-        else:
-            n = flat[i + 2]
-            out.append((_DTYPES[flat[i]], bool(flat[i + 1]), tuple(flat[i + 3:i + 3 + n])))
-            i += 3 + n
-    return out
-
-
-def _wire(t):
-    t = t.detach()
-    if t.is_complex():
-        t = torch.view_as_real(t.resolve_conj())
-    return (t.to(torch.uint8) if t.dtype == torch.bool else t).contiguous()
-
-
-def _buffer(dtype, shape, device):
-    if dtype.is_complex:
-        return torch.empty(*shape, 2, dtype=torch.empty(0, dtype=dtype).real.dtype, device=device)
-    return torch.empty(shape, dtype=torch.uint8 if dtype == torch.bool else dtype, device=device)
-
-
-def _unwire(t, dtype):
-    return torch.view_as_complex(t) if dtype.is_complex else t.to(torch.bool) if dtype == torch.bool else t
-
-
-class _Received(torch.autograd.Function):
-    """Between the tensor whose gradient is sent back (a leaf) and the stage: the same memory, but no leaf, so that the stage may
-    work on it in place as the original does."""
-
-    @staticmethod
-    def forward(ctx, x):
-        return x.detach()
-
-    @staticmethod
-    def backward(ctx, gradient):
-        return gradient
-
-
-class _Message:
-    """What goes to a peer: description (None: the previous one holds), which entries are present, payload."""
-
-    def __init__(self, description, mask, payload):
-        self.description, self.mask, self.payload = description, mask, payload
-
-
 class PipelineExecutor:
-    """`run` executes the schedule of this rank's stage once (one training step, or one evaluation)."""
+    """`run` executes this rank's part of the schedule once (one training step, or one evaluation)."""
 
-    def __init__(self, stage, mesh=None, schedule="1f1b"):
-        self.stage, self.mesh, self.schedule = stage, mesh or _mesh.mesh(), schedule
-        self._sent_description: dict[int, list[int]] = {}
-        self._received_description: dict[int, list[int]] = {}
-        self._works: list[tuple[object, torch.Tensor]] = []
+    def __init__(self, stage, mesh=None, schedule="1f1b", split_backward=True, before_last=None):
+        """`before_last(module)` is called before a stage's last backward action of a step: what that accumulates is the whole gradient."""
+        self.before_last = before_last
+        self.mesh, self.schedule, self.split_backward = mesh or _mesh.mesh(), schedule, split_backward
+        modules = list(stage) if isinstance(stage, (list, tuple, torch.nn.ModuleList)) else [stage]
+        m = self.mesh
+        self.virtual = schedules.virtual_stages(schedule, len(modules))
+        self.placement = schedules.placement_of(schedule, m.pp, self.virtual)
+        if self.virtual > 1:
+            m.place_stages(self.placement)
+        self.modules = dict(zip(schedules.stages_of(m.pp_rank, schedule, m.pp, self.virtual), modules))
+        self.stages = len(self.placement)
         self._routes = schedules.Routes(self._passes())
+        self._programs: dict[tuple[str, int], list] = {}
+        self._transport = Transport(m.pp_group, lambda s: m.rank_at(pp=self.placement[s]), m.device, 4 * self.stages + 8)
 
     def _passes(self):
         """Every stage's `passes`."""
         m = self.mesh
-        if m.pp < 3:
-            return [{}] * m.pp   # nothing lies between
-        every = [None] * m.pp
-        dist.all_gather_object(every, dict(getattr(self.stage, "passes", {})), group=m.pp_group)
-        return every
+        if self.stages < 3:
+            return [{}] * self.stages   # nothing lies between
+        mine = {s: dict(getattr(module, "passes", {})) for s, module in self.modules.items()}
+        every = [mine]
+        if m.pp > 1:
+            every = [None] * m.pp
+            dist.all_gather_object(every, mine, group=m.pp_group)
+        merged = {s: p for held in every for s, p in held.items()}
+        return [merged[s] for s in range(self.stages)]
+
+    def _program(self, name, micro_batches):
+        key = (name, micro_batches)
+        if key not in self._programs:
+            if name == "forward":
+                schedule = schedules.make(name, self.mesh.pp, micro_batches, placement=self.placement)
+            else:
+                schedule = schedules.make(name, self.mesh.pp, micro_batches, self.virtual)
+                if schedule.placement != self.placement:
+                    raise schedules.ScheduleError(f"the stages were placed for {self.schedule}, {name} places them otherwise")
+            self._programs[key] = schedules.programs(schedule, self._routes)[self.mesh.pp_rank]
+        return self._programs[key]
 
     # ---- one step -------------------------------------------------------------------------------------------------------
     def run(self, micro_batches, forward, schedule=None):
-        """`forward(i)` runs the stage on micro-batch i (its input_tensor is set) and returns the boundary tuple, or on the last
-        stage the loss (already divided by what it must be divided by; None for evaluation). Returns the last stage's results."""
-        m, stages, me = self.mesh, self.mesh.pp, self.mesh.pp_rank
-        program = schedules.programs(schedules.make(schedule or self.schedule, stages, micro_batches), self._routes)[me]
-        self._inputs, self._outputs, self._arrived, self._ready = {}, {}, {}, {}
+        """`forward(i)` (with several stages: `forward(i, module)`) runs the stage on micro-batch i (its input_tensor is set) and returns
+        the boundary tuple, or on the last stage the loss (already divided by what it must be divided by; None for evaluation). Returns
+        the last stage's results (an empty list where another rank holds it)."""
+        if micro_batches < 1:
+            raise ValueError(f"a step needs at least one micro-batch, not {micro_batches}")
+        program = self._program(schedule or self.schedule, micro_batches)
+        last = {item.stage: at for at, (what, item) in enumerate(program) if what == "run"}   # a stage's last action
+        self._inputs, self._outputs, self._halves, self._ready = {}, {}, {}, {}
+        self._transport.reset()
         results = []
-        for entry in program:
+        for at, (what, item) in enumerate(program):
             try:
-                if entry[0] == "run":
-                    if entry[2] == schedules.FORWARD:
-                        self._forward(entry[3], forward, results)
-                    else:
-                        self._backward(entry[3])
+                if what == "run":
+                    if self.before_last is not None and item.kind != schedules.FORWARD and last[item.stage] == at:
+                        self.before_last(self.modules[item.stage])
+                    self._run(item, forward, results)
+                elif what == "send":
+                    self._transport.send(item, self._ready.pop(tuple(item)))
                 else:
-                    send = entry[2:4] if entry[0] in ("send", "exchange") else None
-                    receive = entry[2:4] if entry[0] == "recv" else entry[4:] if entry[0] == "exchange" else None
-                    self._transfer(entry[1], send, receive)
+                    self._transport.post(item)
             except Exception as error:
                 if isinstance(error, PipelineError):
                     raise
-                what = {"F": "forward", "B": "backward"}.get(entry[2], "")
-                where = f"{what} of micro-batch {entry[3]}" if entry[0] == "run" else (
-                    f"{entry[0]} ({what}, micro-batch {entry[3]}) with stage {entry[1]}")
-                raise PipelineError(f"{m.where()}: {where} failed: {type(error).__name__}: {error}") from error
-        for work, _ in self._works:
-            work.wait()
-        self._works.clear()
+                raise PipelineError(f"{self.mesh.where()}: {self._wording(what, item)} failed: {type(error).__name__}: {error}") from error
+        try:
+            self._transport.finish()
+        except RuntimeError as error:
+            raise PipelineError(f"{self.mesh.where()}: {error}") from error
         return results
 
-    def _forward(self, i, forward, results):
-        received = self._received(i)
-        self.stage.set_input_tensor(None if received is None else tuple(
-            _Received.apply(t) if t is not None and t.requires_grad else t for t in received))
-        out = forward(i)
-        if self.mesh.is_last_stage:
-            results.append(out)
-            self._outputs[i] = (out,) if isinstance(out, torch.Tensor) else ()
-        else:
-            out = (out,) if isinstance(out, torch.Tensor) or out is None else tuple(out)
-            for k, t in enumerate(out):
-                if t is not None and not isinstance(t, torch.Tensor):
-                    raise TypeError(f"entry {k} of what stage {self.mesh.pp_rank} returns is {type(t).__name__}: only tensors and "
-                                    f"None cross a stage boundary")
-            self._outputs[i] = out
-            me, routes = self.mesh.pp_rank, self._routes
-            self._ready["F", i, me + 1] = [_ELSEWHERE if routes.elsewhere(me, k) else t for k, t in enumerate(out)]
-            for target in routes.targets(me):
-                self._ready["F", i, target] = [out[k] for k, _ in routes.links[me, target]]
-        self._inputs[i] = received
+    def _wording(self, what, item):
+        if what == "run":
+            kind = {"F": "forward", "B": "backward", "I": "backward to the inputs", "W": "backward to the parameters"}[item.kind]
+            text = f"{kind} of micro-batch {item.micro_batch} on stage {item.stage}"
+            received = self._inputs.get((item.stage, item.micro_batch))
+            if received is not None and item.kind == "F":
+                text += f", which received {wording(parse(describe(received)))} from stage {item.stage - 1},"
+            return text
+        kind = "activations" if item.kind == "F" else "gradients"
+        other = f"to stage {item.target}" if what == "send" else f"from stage {item.source}"
+        return f"{what} of {kind} (micro-batch {item.micro_batch}) {other}"
 
-    def _received(self, i):
+    def _run(self, action, forward, results):
+        kind, s, i = action
+        if kind == schedules.FORWARD:
+            self._forward(s, i, forward, results)
+        elif kind == schedules.WEIGHT:
+            self._halves.pop((s, i)).second()
+        else:
+            self._backward(s, i, kind == schedules.INPUT)
+
+    # ---- activations and gradients to where they are needed ----
+    def _hand_over(self, kind, i, source, target, tensors):
+        """To another rank: kept until its send. To a stage of this rank: at once."""
+        if self.placement[source] != self.placement[target]:
+            self._ready[kind, i, source, target] = tensors
+        elif kind == "F":
+            # A copy, as over a wire: the receiving stage may work in place on what it gets.
+            self._transport.arrived[kind, source, target, i] = [
+                None if t is None or t is ELSEWHERE else t.detach().clone().requires_grad_(t.requires_grad) for t in tensors]
+        else:
+            self._transport.arrived[kind, source, target, i] = [None if t is ELSEWHERE else t for t in tensors]
+
+    def _take(self, kind, i, source, target):
+        try:
+            return self._transport.take(kind, source, target, i)
+        except RuntimeError as error:
+            item = schedules.Transfer(kind, i, source, target)
+            raise PipelineError(f"{self.mesh.where()}: {self._wording('receive', item)} failed: {type(error).__name__}: {error}") from error
+
+    def _forward(self, s, i, forward, results):
+        module, received = self.modules[s], self._received(s, i)
+        self.mesh.stage = s
+        self._inputs[s, i] = received
+        module.set_input_tensor(None if received is None else tuple(None if t is None else _C.received(t) for t in received))
+        out = forward(i) if len(self.modules) == 1 else forward(i, module)
+        if s + 1 == self.stages:
+            results.append(out)
+            self._outputs[s, i] = (out,) if isinstance(out, torch.Tensor) else ()
+            return
+        out = (out,) if isinstance(out, torch.Tensor) or out is None else tuple(out)
+        for k, t in enumerate(out):
+            if t is not None and not isinstance(t, torch.Tensor):
+                raise TypeError(f"entry {k} of what stage {s} returns is {type(t).__name__}: only tensors and None cross a stage boundary")
+        self._outputs[s, i] = out
+        self._hand_over("F", i, s, s + 1, [ELSEWHERE if self._routes.elsewhere(s, k) else t for k, t in enumerate(out)])
+        for target in self._routes.targets(s):
+            self._hand_over("F", i, s, target, [out[k] for k, _ in self._routes.links[s, target]])
+
+    def _received(self, s, i):
         """What stage 0 … made for this one, as its input_tensor; None on the first stage."""
-        me = self.mesh.pp_rank
-        if me == 0:
+        if s == 0:
             return None
-        received = self._arrived.pop(("F", i, me - 1))
-        for source in self._routes.sources(me):
-            for (_, k), t in zip(self._routes.links[source, me], self._arrived.pop(("F", i, source))):
+        received = self._take("F", i, s - 1, s)
+        for source in self._routes.sources(s):
+            for (_, k), t in zip(self._routes.links[source, s], self._take("F", i, source, s)):
                 received[k] = t
         return tuple(received)
 
-    def _backward(self, i):
-        outputs, inputs = self._outputs.pop(i), self._inputs.pop(i)
-        if self.mesh.is_last_stage:
+    def _backward(self, s, i, inputs_only):
+        outputs, inputs = self._outputs.pop((s, i)), self._inputs.pop((s, i))
+        if s + 1 == self.stages:
             pairs = [(t, None) for t in outputs if t.requires_grad]
         else:
-            me = self.mesh.pp_rank
-            gradients = self._arrived.pop(("B", i, me + 1))
-            for target in self._routes.targets(me):
-                for (k, _), g in zip(self._routes.links[me, target], self._arrived.pop(("B", i, target))):
+            gradients = self._take("B", i, s + 1, s)
+            for target in self._routes.targets(s):
+                for (k, _), g in zip(self._routes.links[s, target], self._take("B", i, target, s)):
                     gradients[k] = g
             pairs = [(t, g) for t, g in zip(outputs, gradients) if t is not None and g is not None and t.requires_grad]
-        if pairs:
-            torch.autograd.backward([t for t, _ in pairs], [g for _, g in pairs])
-        if inputs is not None:
-            me = self.mesh.pp_rank
-            gradients = [t.grad if t is not None and t.requires_grad else None for t in inputs]
-            for source in self._routes.sources(me):
-                self._ready["B", i, source] = [gradients[k] for _, k in self._routes.links[source, me]]
-            self._ready["B", i, me - 1] = [None if self._routes.elsewhere(me - 1, k) else g for k, g in enumerate(gradients)]
-
-    # ---- transfers ------------------------------------------------------------------------------------------------------
-    def _message(self, peer, kind, i):
-        tensors = self._ready.pop((kind, i, peer))
-        present = [k for k, t in enumerate(tensors) if t is not None and t is not _ELSEWHERE]
-        mask = sum(1 << k for k in present)
-        payload = [_wire(tensors[k]) for k in present]
-        if kind == "B":
-            return _Message(None, mask, payload)
-        description = _describe(tensors)
-        changed = description != self._sent_description.get(peer)
-        self._sent_description[peer] = description
-        return _Message(description if changed else None, mask, payload)
-
-    def _post(self, peer, sends, receives):
-        """One group of transfers with one peer; waits for what is received, keeps what is sent alive until the end."""
-        group, rank = self.mesh.pp_group, self.mesh.rank_at(pp=peer)
-        if dist.get_backend(group) == "gloo":   # in order by itself, and cheaper one by one
-            works = [dist.irecv(t, rank, group) for t in receives]
-            self._works += [(dist.isend(t, rank, group), t) for t in sends]
+        if inputs_only:
+            half = self._halves[s, i] = SplitBackward([t for t, _ in pairs], [g for _, g in pairs], inputs or (), self.split_backward)
+            gradients = half.first()
         else:
-            operations = [dist.P2POp(dist.isend, t, rank, group) for t in sends]
-            operations += [dist.P2POp(dist.irecv, t, rank, group) for t in receives]
-            works = dist.batch_isend_irecv(operations) if operations else []
-            self._works += [(w, t) for w in works for t in sends[:1]]
-        for work in works:
-            work.wait()
-
-    def _transfer(self, peer, send, receive):
-        device = self.mesh.device
-        message = self._message(peer, *send) if send else None
-        header_out, header_in = [], []
-        if message:
-            header_out = [torch.tensor([len(message.description or ()), message.mask], dtype=torch.int64, device=device)]
-            _C.count_payload(HEADER, 16 + 8 * len(message.description or ()))
-        if receive:
-            header_in = [torch.empty(2, dtype=torch.int64, device=device)]
-        self._post(peer, header_out, header_in)
-        length, mask = header_in[0].tolist() if receive else (0, 0)
-
-        described_out = [torch.tensor(message.description, dtype=torch.int64, device=device)] if message and message.description else []
-        described_in = [torch.empty(length, dtype=torch.int64, device=device)] if length else []
-        if described_out or described_in:
-            self._post(peer, described_out, described_in)
-        if described_in:
-            self._received_description[peer] = described_in[0].tolist()
-
-        payload_out = message.payload if message else []
-        for t in payload_out:
-            _C.count_payload(BOUNDARY, t.nbytes)
-        buffers, kinds = [], []
-        if receive and receive[0] == "F":
-            kinds = _parse(self._received_description[peer])
-        elif receive:
-            made = self._outputs[receive[1]]
-            link = self._routes.links.get((self.mesh.pp_rank, peer))
-            kinds = [None if t is None else (t.dtype, False, tuple(t.shape)) for t in ([made[k] for k, _ in link] if link else made)]
-        for k, kind in enumerate(kinds):
-            buffers.append(_buffer(kind[0], kind[2], device) if mask >> k & 1 else None)
-        self._post(peer, payload_out, [b for b in buffers if b is not None])
-        if receive:
-            self._arrived[(*receive, peer)] = [
-                None if b is None else _unwire(b, kind[0]).requires_grad_(kind[1]) for b, kind in zip(buffers, kinds)]
+            if pairs:
+                torch.autograd.backward([t for t, _ in pairs], [g for _, g in pairs])
+            gradients = [t.grad if t is not None and t.requires_grad else None for t in inputs or ()]
+        if inputs is not None:
+            for source in self._routes.sources(s):
+                self._hand_over("B", i, s, source, [gradients[k] for _, k in self._routes.links[source, s]])
+            self._hand_over("B", i, s, s - 1, [ELSEWHERE if self._routes.elsewhere(s - 1, k) else g for k, g in enumerate(gradients)])

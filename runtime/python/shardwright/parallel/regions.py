@@ -39,6 +39,22 @@ def gather_from_tensor_model_parallel_region(x, dim=-1, sizes=None):
     return _C.gather_from(x, dim, _product(sizes)[0], tp_group())
 
 
+def scatter_to_sequence_parallel_region(x, dim=0):
+    """I -> V along the sequence: this rank's part; the gradient is gathered."""
+    return _C.scatter_to(x, dim, 1, 0, tp_group())
+
+
+def gather_from_sequence_parallel_region(x, tensor_parallel_output_grad=True, dim=0):
+    """V -> R along the sequence: all parts put together. The gradient, a part of the sum on every rank, is summed and divided; with
+    `tensor_parallel_output_grad=False` what follows is not sharded, every rank has the whole gradient and takes its part."""
+    return _C.gather_sequence(x, dim, tp_group()) if tensor_parallel_output_grad else _C.gather_from(x, dim, 1, tp_group())
+
+
+def reduce_scatter_to_sequence_parallel_region(x, dim=0):
+    """P -> V along the sequence: summed over tp, each rank keeps its part; the gradient is gathered."""
+    return _C.reduce_scatter_sequence(x, dim, tp_group())
+
+
 def local_slice(x, dim, sizes=None):
     """R -> V: this rank's slice of a tensor that is the same on all ranks, without communication; the gradient is padded with
     zeros. `sizes=(outer, sharded)`: the dimension is a product (outer, sharded, inner) and is cut on the middle factor."""

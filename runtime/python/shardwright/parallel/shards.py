@@ -18,17 +18,31 @@ class ShardSpec:
     """`segments`: ((size, outer, sharded), …) along `dim`; sharded 0 means size / outer."""
     dim: int
     segments: tuple[tuple[int, int, int], ...]
+    groups: int = 0   # as many slices at most: with more ranks several hold the same one
+
+    def _share(self, tp, rank=0):
+        """(slices, this rank's)."""
+        if not self.groups or tp <= self.groups:
+            return tp, rank
+        if tp % self.groups:
+            raise ValueError(f"{tp} tensor-parallel ranks are no multiple of the {self.groups} groups")
+        return self.groups, rank // (tp // self.groups)
+
+    def replicas(self, tp, rank):
+        """Ranks that hold the same slice as `rank`."""
+        parts, mine = self._share(tp, rank)
+        return list(range(mine * (tp // parts), (mine + 1) * (tp // parts)))
 
     @staticmethod
-    def of(size, dim, factors=None, segments=None):
+    def of(size, dim, factors=None, segments=None, groups=0):
         """`factors`: None, an int (outer), (outer, sharded) or (outer, sharded, inner). `segments`: (size, factors) pairs or
         plain sizes, along `dim`."""
         if segments is None:
-            return ShardSpec(dim, ((size, *_pair(factors)),))
+            return ShardSpec(dim, ((size, *_pair(factors)),), groups)
         parts = tuple((s, 1, 0) if isinstance(s, int) else (int(s[0]), *_pair(s[1] if len(s) > 1 else None)) for s in segments)
         if sum(p[0] for p in parts) != size:
             raise ValueError(f"segments {[p[0] for p in parts]} do not add up to the dimension's size {size}")
-        return ShardSpec(dim, parts)
+        return ShardSpec(dim, parts, groups)
 
     @property
     def full_size(self):
@@ -44,8 +58,7 @@ class ShardSpec:
         return [size // outer for size, outer, _ in self.segments for _ in range(outer)]
 
     def local_size(self, tp=None):
-        tp = tp_size() if tp is None else tp
-        total = 0
+        tp, total = self._share(tp_size() if tp is None else tp)[0], 0
         for size, outer, sharded in self.segments:
             factor = sharded or size // outer
             if size % (outer * factor) or factor % tp:
@@ -59,6 +72,7 @@ class ShardSpec:
         tp = tp_size() if tp is None else tp
         rank = tp_rank() if rank is None else rank
         self.local_size(tp)
+        tp, rank = self._share(tp, rank)
         pieces, at = [], 0
         for size, outer, _ in self.segments:
             piece = full.narrow(self.dim, at, size).unflatten(self.dim, (outer, tp, size // outer // tp))
@@ -81,6 +95,8 @@ def mark(param, spec):
     param.partition_dim = spec.dim
     param.partition_stride = spec.stride
     param.shard = spec
+    if spec.groups and tp_size() > spec.groups:
+        param.replicas = spec.replicas(tp_size(), tp_rank())
     return param
 
 

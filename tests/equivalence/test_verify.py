@@ -77,8 +77,8 @@ FAULTS = [
     Fault("residual dropped", [(MODULES, "x = x + self.attn(self.norm1(x))", "x = self.attn(self.norm1(x))")], ("blocks.0", "blocks")),
     Fault("skip over the cut dropped", [(STAGES, "self.norm(x + start)", "self.norm(x + 0 * start)")], ("norm", "")),
     Fault("depth schedule sliced wrongly", [(STAGES, "gains[i]) if i >= 2", "gains[i - 2]) if i >= 2")], ("blocks.2", "blocks.2.mlp", "blocks")),
-    Fault("tied weight's gradient not summed over stages", [(INIT, "def build_stage", "from shardwright.parallel import optimizer\n"
-          "optimizer.tied_over_stages = lambda module: {}\n\n\ndef build_stage")], ("wte", "head"), alone=True),
+    Fault("tied weight's gradient not summed over stages", [(INIT, "def build_stage", "from shardwright.parallel import gradients\n"
+          "gradients.tied_over_stages = lambda module: {}\n\n\ndef build_stage")], ("wte", "head"), alone=True),
     Fault("clipping by one rank's norm", [(INIT, "def build_stage", "import torch\nfrom shardwright.parallel import optimizer\n"
           "import shardwright.parallel as parallel\n"
           "parallel.gradient_norm = optimizer.gradient_norm = lambda module: float(torch.nn.utils.get_total_norm(\n"

@@ -58,12 +58,9 @@ def pretrain(train_valid_test_dataset_provider, model_provider, model_type=None,
     def extra(parser):
         for flag in ("num-layers", "hidden-size", "num-attention-heads", "seq-length", "max-position-embeddings"):
             parser.add_argument("--" + flag, type=int)
-        for flag in ("adam-beta1", "adam-beta2", "sgd-momentum"):
-            parser.add_argument("--" + flag, type=float)
-        parser.add_argument("--lr-decay-style")
         return parser
 
-    sys.argv = ["adamw" if a == "adam" else a for a in sys.argv] + ["--dtype", "f64", "--params", "none", "--log-interval", "1000"]
+    sys.argv = sys.argv + ["--dtype", "f64", "--params", "none", "--log-interval", "1000"]
     held = {}
 
     def provide(first, last):

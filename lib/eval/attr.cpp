@@ -284,11 +284,7 @@ Value In::Impl::find_attr(const Value& v, std::string_view name, const Expr* sit
     return x;
   }
   if (cv.set()) {
-    for (ClassObj* k : c->mro)
-      if (const Value* x = k->dict.find(name)) {
-        in.state_read(k, name, *x);
-        break;
-      }
+    in.class_read(c, name);
     return bind(cv, v, c, site);
   }
   Value s = special_attr(v, name);

@@ -247,17 +247,24 @@ Value In::Impl::construct(ClassObj* c, CallInfo& info) {
 /// A number that came out of a function written in C++ comes from the sizes among its arguments, unless the function says how.
 Value In::Impl::from_sizes(Value result, const CallInfo& info) {
   if ((!result.is(Kind::Int) && !result.is(Kind::Float)) || result.sym()) return result;
-  const double r = result.as_double();
-  Value from;
+  std::vector<Value> from;
   auto see = [&](const Value& v) {
-    if (!v.is_number() || !v.sym()) return;
-    from = from.set() ? Value::real(r, in.sym(model::Sym::Other, from, v, r)) : v;
+    if (v.is_number() && v.sym()) from.push_back(v);
   };
   for (const Value& v : info.args) see(v);
   for (const auto& k : info.kwargs) see(k.value);
-  if (!from.set()) return result;
-  const model::Sym* s = in.sym(model::Sym::Other, from, Value::none(), r);
-  return result.is(Kind::Int) ? Value::integer(result.as_int(), s) : Value::real(r, s);
+  return from.empty() ? result : with_sym(result, made_of(from, result.as_double()));
+}
+
+const model::Sym* In::Impl::made_of(const std::vector<Value>& from, double value) {
+  Value all = from.front();
+  for (std::size_t i = 1; i < from.size(); ++i) all = Value::real(value, in.sym(model::Sym::Other, all, from[i], value));
+  return in.sym(model::Sym::Other, all, Value::none(), value);
+}
+
+Value In::Impl::with_sym(const Value& number, const model::Sym* s) {
+  if (number.is(Kind::Float)) return Value::real(number.as_double(), s);
+  return number.is(Kind::Bool) ? Value::boolean(number.as_bool(), s) : Value::integer(number.as_int(), s);
 }
 
 Value In::call(const Value& f, CallInfo& info) {

@@ -147,6 +147,8 @@ class Interpreter {
   void state_written(Obj* owner, std::string_view name);
   /// It was read, and found to hold `value`. Lists, dicts and sets count as changed when what they hold differs from the read before.
   void state_read(Obj* owner, std::string_view name, const Value& value);
+  /// The same for an attribute that was found in a class or its bases.
+  void class_read(ClassObj* c, std::string_view name);
   /// A tensor was written in place: variables that hold it hold something else now.
   void rebound(const Value& tensor);
   /// m.name = native function called "module.name".

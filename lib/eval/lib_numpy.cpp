@@ -159,12 +159,7 @@ Value with_sizes(In& in, const std::string& name, const CallInfo& c, const Value
     }
     if (all.is_number() && all.as_double() == r) s = all.sym();
   }
-  if (!s) {
-    Value all = from.front();
-    for (std::size_t i = 1; i < from.size(); ++i) all = Value::real(r, in.sym(S::Other, all, from[i], r));
-    s = in.sym(S::Other, all, Value::none(), r);
-  }
-  return result.is(Kind::Float) ? Value::real(r, s) : result.is(Kind::Bool) ? Value::boolean(result.as_bool(), s) : Value::integer(result.as_int(), s);
+  return In::Impl::with_sym(result, s ? s : in.impl()->made_of(from, r));
 }
 
 Value arithmetic(In& in, std::string_view op, const Value& x, const Value& y) {

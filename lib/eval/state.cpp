@@ -3,7 +3,7 @@
 
 namespace shardwright::eval {
 
-/// What a list or dict holds, to tell whether it was impl_->changed.
+/// What a list or dict holds, to tell whether it was changed.
 static std::size_t contents_of(const Value& v) {
   std::size_t h = 0;
   auto mix = [&](const Value& x) { h = h * 1000003 + (x.is_object() ? std::hash<const void*>()(x.obj()) : std::hash<double>()(x.is_number() ? x.as_double() : 0)) + static_cast<std::size_t>(x.kind()) + 1; };
@@ -18,10 +18,14 @@ static std::size_t contents_of(const Value& v) {
 void In::state_written(Obj* owner, std::string_view name) {
   if (init_phase && !at_top_level && frame() && frame()->function && !frame()->builtin && (owner->kind == Kind::Class || owner->kind == Kind::Module) && name.substr(0, 2) != "__")
     trace.constructors.push_back({std::string(name), here(), tick(), 0});
-  if (init_phase || owner->late || (frame() && frame()->builtin)) return;
-  Impl::Changed& c = impl_->changed[{owner, std::string(name)}];
-  c.at = tick();
-  c.where = here();
+  if (!init_phase) impl_->change(owner, name);
+}
+
+void In::Impl::change(Obj* owner, std::string_view name) {
+  if (owner->late || (frame() && frame()->builtin)) return;
+  Changed& c = changed[{owner, std::string(name)}];
+  c.at = in.tick();
+  c.where = in.here();
   c.state = static_cast<std::size_t>(-1);
 }
 
@@ -31,11 +35,13 @@ void In::rebound(const Value& tensor) {
     for (const auto& v : f->env->vars)
       if (v.value.is_object() && v.value.obj() == tensor.obj()) trace.var_writes.push_back({f->id, f->step, v.name, bind_summary(v.value), tick()});
   }
-  if (tensor.obj()->late || (frame() && frame()->builtin)) return;
-  Impl::Changed& c = impl_->changed[{tensor.obj(), std::string()}];
-  c.at = tick();
-  c.where = here();
-  c.state = static_cast<std::size_t>(-1);
+  impl_->change(tensor.obj(), "");
+}
+
+void In::class_read(ClassObj* c, std::string_view name) {
+  if (init_phase) return;   // most attributes are methods, and most are read while the model is built
+  for (ClassObj* k : c->mro)
+    if (const Value* x = k->dict.find(name)) return state_read(k, name, *x);
 }
 
 void In::state_read(Obj* owner, std::string_view name, const Value& value) {

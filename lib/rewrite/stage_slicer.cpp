@@ -130,11 +130,9 @@ struct StageSlicer::Impl {
       for (const Stmt* kept : f.provided.keep)
         for (const auto& name : all_writes(kept)) names.insert(name);
       for (const auto& name : names) {
-        TensorId now = -1;
-        for (const auto& w : t.var_writes)
-          if (w.frame == id && w.clock < s.from && w.name == name && w.value.kind == Binding::Tensor) now = w.value.tensor;
-        if (now < 0) continue;
-        auto [at, fresh] = held.emplace(root(now), name);
+        const int write = context.facts.version(id, name, s.from);
+        if (write < 0 || t.var_writes[static_cast<std::size_t>(write)].value.kind != Binding::Tensor) continue;
+        auto [at, fresh] = held.emplace(root(t.var_writes[static_cast<std::size_t>(write)].value.tensor), name);
         if (!fresh && written(at->first, false)) return "`" + at->second + "` and `" + name + "` use the same memory and are written in place behind the cut";
       }
     }

@@ -104,15 +104,15 @@ Candidates candidates(const model::Trace& trace, AxisTable& table, const Options
   if (!options.keep_replicated.empty())
     for (const auto& n : model::named_tensors(trace))
       if (std::any_of(options.keep_replicated.begin(), options.keep_replicated.end(), [&](const std::string& p) { return matches(p, n.fqn); })) pinned_tensors.insert(n.ref.tensor);
-  std::set<TensorId> read;
+  std::vector<char> read(trace.tensors.size(), 0);
   for (const auto& op : trace.ops)
     if (op.clock >= trace.forward_begin)
-      for (const auto& i : op.inputs) read.insert(i.tensor);
+      for (const auto& i : op.inputs) read[index(i.tensor)] = 1;
   for (Axis& a : table.axes) {
     if (!a.legal && !table.divisibility_only[index(a.id)]) continue;
     const auto pinned = [&](TensorId t) { return pinned_tensors.count(t) > 0; };
     if (a.parameter_elements <= 0) continue;
-    if (!std::any_of(a.parameters.begin(), a.parameters.end(), [&](TensorId t) { return read.count(t) > 0; })) {
+    if (!std::any_of(a.parameters.begin(), a.parameters.end(), [&](TensorId t) { return read[index(t)] != 0; })) {
       a.why_not = "forward reads no parameter that carries it";
       continue;
     }

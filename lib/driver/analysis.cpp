@@ -127,7 +127,7 @@ support::Expected<std::unique_ptr<Analysis>> analyse(const ModelRequest& request
 
 support::Expected<bool> plan_again(Analysis& a, const ModelRequest& request, const PlanRequest& want, support::SourceManager& sm, const Progress& progress) {
   const model::Trace& t = a.traced->trace;
-  a.given_up.clear();
+  std::vector<plan::Fallback> given_up;   // axes that generation could not express
   a.refused_cuts.clear();
   sharding::Options so;
   so.tp = want.grid.tp;
@@ -208,12 +208,12 @@ support::Expected<bool> plan_again(Analysis& a, const ModelRequest& request, con
     if (refusals.empty()) break;
     bool progress_made = false;
     for (const auto& r : refusals) {
-      std::string message = place(sm, r.where) + ": " + r.message;
+      plan::Fallback fallback{"", place(sm, r.where), r.message};
       if (r.axis < 0) continue;
       std::size_t before = so.keep_replicated.size();
       give_up(a.sharding, t, r.axis, so.keep_replicated);
       progress_made = progress_made || so.keep_replicated.size() > before;
-      if (said.insert(message).second) a.given_up.push_back(message);
+      if (said.insert(fallback.where + ": " + fallback.reason).second) given_up.push_back(std::move(fallback));
     }
     if (!progress_made || round > 40) {
       std::vector<support::Note> notes;
@@ -246,10 +246,7 @@ support::Expected<bool> plan_again(Analysis& a, const ModelRequest& request, con
   for (const auto& r : a.edits.roles) pi.roles.push_back({r.module, r.role, r.generated_class, r.reason});
   pi.pins = have_pins ? &pins : nullptr;
   a.plan = plan::make(pi);
-  for (const auto& g : a.given_up) {
-    auto colon = g.find(": ");
-    a.plan.fallbacks.push_back({"", g.substr(0, colon), g.substr(colon == std::string::npos ? 0 : colon + 2)});
-  }
+  a.plan.fallbacks.insert(a.plan.fallbacks.end(), given_up.begin(), given_up.end());
   return true;
 }
 

@@ -88,7 +88,6 @@ struct Analysis {
   rewrite::TypedText typed;                       ///< of a model in C++
   plan::Plan plan;
   std::vector<std::pair<std::string, int>> refused_cuts;  ///< cuts that the source cannot express: reason, how many
-  std::vector<std::string> given_up;        ///< axes that generation could not express, in words
   std::vector<support::Diagnostic> warnings;
 };
 

@@ -287,18 +287,23 @@ def swapped_outputs(s):
                 yield s.at(r), s.put(r, "return " + ", ".join([s.read(b), s.read(a)] + [s.read(e) for e in r.value.elts[2:]]))
 
 
+def unpackings(s, cls):
+    """Assignments of a stage's forward that take apart what it received: a, b = self.input_tensor."""
+    return [n for n in s.of(ast.Assign, method(cls, "forward")) if isinstance(n.targets[0], ast.Tuple) and s.read(n.value) == "self.input_tensor"]
+
+
 def swapped_inputs(s):
     for cls in stages(s):
-        for n in s.of(ast.Assign, method(cls, "forward")):
-            if isinstance(n.targets[0], ast.Tuple) and len(n.targets[0].elts) >= 2 and s.read(n.value) == "self.input_tensor":
+        for n in unpackings(s, cls):
+            if len(n.targets[0].elts) >= 2:
                 a, b = n.targets[0].elts[:2]
                 yield s.at(n), s.put(n.targets[0], ", ".join([s.read(b), s.read(a)] + [s.read(e) for e in n.targets[0].elts[2:]]))
 
 
 def fewer_unpacked(s):
     for cls in stages(s):
-        for n in s.of(ast.Assign, method(cls, "forward")):
-            if isinstance(n.targets[0], ast.Tuple) and s.read(n.value) == "self.input_tensor" and s.at(n):
+        for n in unpackings(s, cls):
+            if s.at(n):
                 elts = n.targets[0].elts
                 yield s.at(n), s.put(n.targets[0], ", ".join(s.read(e) for e in elts) + ", extra")
 
@@ -350,9 +355,8 @@ def mask_crosses(s):
                     body = Source(text)
                     for nxt in stages(body):
                         if nxt.name.endswith(f"_stage{number + 1}"):
-                            for n in body.of(ast.Assign, method(nxt, "forward")):
-                                if isinstance(n.targets[0], ast.Tuple) and body.read(n.value) == "self.input_tensor":
-                                    yield s.at(r) + " " + extra, body.put(n.targets[0], ", ".join([body.read(e) for e in n.targets[0].elts] + ["mask"]))
+                            for n in unpackings(body, nxt):
+                                yield s.at(r) + " " + extra, body.put(n.targets[0], ", ".join([body.read(e) for e in n.targets[0].elts] + ["mask"]))
 
 
 def changed_depth(s):
@@ -382,26 +386,24 @@ def changed_default(s):
 def skip_changed(s):
     for cls in stages(s):
         f = method(cls, "forward")
-        for n in s.of(ast.Assign, f):
-            if isinstance(n.targets[0], ast.Tuple) and s.read(n.value) == "self.input_tensor":
-                for e in n.targets[0].elts:
-                    name = s.read(e)
-                    later = s.text[s.span(n)[1]: s.span(f)[1]]
-                    if len(re.findall(rf"\b{name}\b", later)) == 1 and re.search(rf"return [^\n]*\b{name}\b", later):
-                        yield s.at(n), s.put(n, s.read(n) + "\n" + " " * n.col_offset + f"{name} = torch.relu({name})")
-                        yield s.at(n), s.put(n, s.read(n) + "\n" + " " * n.col_offset + f"{name} = {name} * 0.5")
+        for n in unpackings(s, cls):
+            for e in n.targets[0].elts:
+                name = s.read(e)
+                later = s.text[s.span(n)[1]: s.span(f)[1]]
+                if len(re.findall(rf"\b{name}\b", later)) == 1 and re.search(rf"return [^\n]*\b{name}\b", later):
+                    yield s.at(n), s.put(n, s.read(n) + "\n" + " " * n.col_offset + f"{name} = torch.relu({name})")
+                    yield s.at(n), s.put(n, s.read(n) + "\n" + " " * n.col_offset + f"{name} = {name} * 0.5")
 
 
 def detached(s):
     for cls in stages(s):
         f = method(cls, "forward")
-        for n in s.of(ast.Assign, f):
-            if isinstance(n.targets[0], ast.Tuple) and s.read(n.value) == "self.input_tensor":
-                for e in n.targets[0].elts:
-                    name = s.read(e)
-                    uses = [u for u in s.of(ast.Name, f) if u.id == name and isinstance(u.ctx, ast.Load)]
-                    if len(uses) == 1:
-                        yield s.at(n), s.put(uses[0], name + ".detach()")
+        for n in unpackings(s, cls):
+            for e in n.targets[0].elts:
+                name = s.read(e)
+                uses = [u for u in s.of(ast.Name, f) if u.id == name and isinstance(u.ctx, ast.Load)]
+                if len(uses) == 1:
+                    yield s.at(n), s.put(uses[0], name + ".detach()")
 
 
 def no_activation(s):

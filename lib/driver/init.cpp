@@ -66,8 +66,7 @@ const ClassDef* class_named(const program::Module& m, const std::string& name) {
 
 /// A method of the class or of its bases in the same file.
 const Function* method(const program::Module& m, const ClassDef* c, const std::string& name, int depth = 0) {
-  for (const auto* s : c->body)
-    if (s->function && s->function->name == name) return s->function;
+  if (const auto* own = program::method(*c, name)) return own;
   if (depth > 20) return nullptr;
   for (const auto& b : c->bases)
     if (b.keyword.empty() && b.value && b.value->kind == program::ExprKind::Name)

@@ -62,9 +62,9 @@ support::Expected<std::string> stage_call(const std::string& whole, const model:
   if (!receive.empty()) {
     std::vector<std::string> names;  // parameters of forward after self
     for (const auto* c : root.mro) {
-      auto f = std::find_if(c->body.begin(), c->body.end(), [](const auto* s) { return s->kind == program::StmtKind::FunctionDef && s->function->name == "forward"; });
-      if (f == c->body.end()) continue;
-      for (const auto& p : (*f)->function->parameters) names.push_back(p.name);
+      const auto* forward = program::method(*c, "forward");
+      if (!forward) continue;
+      for (const auto& p : forward->parameters) names.push_back(p.name);
       break;
     }
     std::string arguments;

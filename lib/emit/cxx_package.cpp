@@ -7,6 +7,7 @@
 #include <map>
 
 #include "model/trace.h"
+#include "program/visit.h"
 #include "rules/embedded.h"
 #include "support/files.h"
 
@@ -110,8 +111,7 @@ class Values {
   const program::Function* constructor(const std::string& name) const {
     for (const program::Stmt* s : in_.unit.module->body)
       if (s->class_def && s->class_def->name == name)
-        for (const program::Stmt* m : s->class_def->body)
-          if (m->function && m->function->name == "__init__") return m->function;
+        return program::method(*s->class_def, "__init__");
     return nullptr;
   }
 

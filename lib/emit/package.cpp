@@ -46,9 +46,9 @@ const model::Module& root(const PackageInput& in) { return in.traced.trace.modul
 std::optional<std::vector<std::string>> argument_keys(const PackageInput& in, const program::Expr& call) {
   std::vector<std::string> names;  // parameters of __init__ after self
   for (const auto* c : root(in).mro) {
-    auto init = std::find_if(c->body.begin(), c->body.end(), [](const auto* s) { return s->kind == program::StmtKind::FunctionDef && s->function->name == "__init__"; });
-    if (init == c->body.end()) continue;
-    for (const auto& p : (*init)->function->parameters)
+    const auto* init = program::method(*c, "__init__");
+    if (!init) continue;
+    for (const auto& p : init->parameters)
       if (p.kind == program::Parameter::Positional || p.kind == program::Parameter::PositionalOnly) names.push_back(p.name);
     break;
   }
@@ -64,12 +64,11 @@ std::optional<std::vector<std::string>> argument_keys(const PackageInput& in, co
 /// Name under which a stage's constructor takes the target's configuration.
 std::string stage_config_name(const PackageInput& in) {
   for (const auto* c : root(in).mro)
-    for (const auto* s : c->body)
-      if (s->kind == program::StmtKind::FunctionDef && s->function->name == "__init__") {
-        const auto& locals = s->function->locals;
-        const bool taken = std::find(locals.begin(), locals.end(), in.target->config.parameter) != locals.end();
-        return taken ? in.target->config.otherwise : in.target->config.parameter;
-      }
+    if (const auto* init = program::method(*c, "__init__")) {
+      const auto& locals = init->locals;
+      const bool taken = std::find(locals.begin(), locals.end(), in.target->config.parameter) != locals.end();
+      return taken ? in.target->config.otherwise : in.target->config.parameter;
+    }
   return in.target->config.parameter;
 }
 

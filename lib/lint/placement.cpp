@@ -16,6 +16,14 @@ using support::Severity;
 
 namespace {
 std::size_t index(std::int32_t i) { return static_cast<std::size_t>(i); }
+
+/// What a size is the product of, outermost first.
+std::vector<const model::Sym*> factors_of(const model::Sym* s) {
+  if (s->kind != model::Sym::Mul || !s->a || !s->b) return {s};
+  auto out = factors_of(s->a);
+  for (const auto* f : factors_of(s->b)) out.push_back(f);
+  return out;
+}
 }  // namespace
 
 std::string last_part(const std::string& name) { return name.substr(name.rfind('.') + 1); }
@@ -195,14 +203,6 @@ void Propagator::recorded(const Op& op) {
       break;
     }
   }
-}
-
-/// What a size is the product of, outermost first.
-std::vector<const model::Sym*> factors_of(const model::Sym* s) {
-  if (s->kind != model::Sym::Mul || !s->a || !s->b) return {s};
-  auto out = factors_of(s->a);
-  for (const auto* f : factors_of(s->b)) out.push_back(f);
-  return out;
 }
 
 /// Sizes that would be tp times as large without tensor parallelism: this rank's share, made so on purpose.

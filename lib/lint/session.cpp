@@ -12,6 +12,7 @@
 #include "lint/placement.h"
 #include "lint/run_scripts.h"
 #include "lint/syntax_help.h"
+#include "program/visit.h"
 
 namespace shardwright::lint {
 
@@ -80,12 +81,6 @@ std::vector<std::int64_t> shape_of_rank(std::size_t rank, std::int64_t width) {
 
 bool has(const std::string& text, std::initializer_list<const char*> words) {
   return std::any_of(words.begin(), words.end(), [&](const char* w) { return text.find(w) != std::string::npos; });
-}
-
-const program::Function* method(const program::ClassDef& c, const char* name) {
-  for (const auto* s : c.body)
-    if (s->kind == program::StmtKind::FunctionDef && s->function->name == name) return s->function;
-  return nullptr;
 }
 
 }  // namespace

@@ -116,7 +116,7 @@ void Session::boundaries(const program::Module& m) {
   std::vector<Class> classes;
   for (const auto* s : m.body)
     if (s->kind == program::StmtKind::ClassDef) {
-      bool has_forward = std::any_of(s->class_def->body.begin(), s->class_def->body.end(), [](const auto* k) { return k->kind == program::StmtKind::FunctionDef && k->function->name == "forward"; });
+      bool has_forward = program::method(*s->class_def, "forward") != nullptr;
       if (has_forward) classes.push_back({s->class_def, &m, true, true});
     }
   std::vector<std::pair<std::size_t, const Class*>> order;

@@ -57,12 +57,6 @@ std::vector<const program::Function*> functions(const program::Module& m) {
   return out;
 }
 
-const program::Function* method(const program::ClassDef& c, std::string_view name) {
-  for (const auto* s : c.body)
-    if (s->kind == StmtKind::FunctionDef && s->function->name == name) return s->function;
-  return nullptr;
-}
-
 const program::ClassDef* class_in(const program::Module& m, const std::string& name) {
   for (const auto* s : m.body)
     if (s->kind == StmtKind::ClassDef && s->class_def->name == name) return s->class_def;

@@ -23,7 +23,6 @@ const program::Expr* argument(const program::Expr* call, std::string_view keywor
 void calls_of(const program::Stmt* s, const std::function<void(const program::Expr*)>& visit);
 /// Every function of a module, methods included.
 std::vector<const program::Function*> functions(const program::Module& m);
-const program::Function* method(const program::ClassDef& c, std::string_view name);
 /// A class of a module's top level.
 const program::ClassDef* class_in(const program::Module& m, const std::string& name);
 /// `class Name`, without the bases.

@@ -331,6 +331,12 @@ const Expr* root_name(const Expr* e) {
   return e && e->kind == ExprKind::Name ? e : nullptr;
 }
 
+const Function* method(const ClassDef& c, std::string_view name) {
+  for (const Stmt* s : c.body)
+    if (s->kind == StmtKind::FunctionDef && s->function->name == name) return s->function;
+  return nullptr;
+}
+
 std::vector<const Stmt*> enclosing_statements(const std::vector<Stmt*>& body, std::uint32_t offset) {
   std::vector<const Stmt*> path;
   const auto find = [&](const auto& self, const Stmt* s) -> bool {

@@ -3,6 +3,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_set>
 #include <vector>
 
@@ -65,6 +66,9 @@ std::optional<std::vector<std::string>> attribute_path(const Expr* e);
 std::optional<std::string> dotted_path(const Expr* e);
 /// The name at the root of attributes, subscripts and calls: `a` for a.b[0].c(); nullptr when there is none.
 const Expr* root_name(const Expr* e);
+
+/// The method of this name in a class's own body (the first of that name); nullptr when there is none.
+const Function* method(const ClassDef& c, std::string_view name);
 
 /// The innermost statement whose range contains the offset (decorators belong to their definition), or nullptr.
 const Stmt* enclosing_statement(const std::vector<Stmt*>& body, std::uint32_t offset);

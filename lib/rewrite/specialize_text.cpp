@@ -362,13 +362,7 @@ Printed print_definition(const Variant& v, const Container& c, const std::vector
     }
   }
   // Statements at the end of __init__.
-  auto method = [&](const std::string& n) -> const program::Function* {
-    if (c.class_def)
-      for (const Stmt* s : c.class_def->body)
-        if (s->kind == program::StmtKind::FunctionDef && s->function->name == n) return s->function;
-    return nullptr;
-  };
-  const program::Function* init = method("__init__");
+  const program::Function* init = c.class_def ? program::method(*c.class_def, "__init__") : nullptr;
   std::string tail;
   if (init)
     for (const auto* s : v.init) {

@@ -2,17 +2,16 @@
 
 #include <fmt/format.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
-#include <cerrno>
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "cxx/json.h"
 #include "support/files.h"
+#include "support/process.h"
 
 namespace shardwright::cxx {
 namespace {
@@ -23,13 +22,6 @@ using support::failure;
 
 /// Documents hold the text of what was read; this is far beyond any.
 constexpr std::size_t kLargestDocument = 256u << 20;
-
-/// FNV-1a: names documents; that one is right is checked by what is in it.
-std::string hash(const std::string& text) {
-  std::uint64_t h = 1469598103934665603ULL;
-  for (unsigned char c : text) h = (h ^ c) * 1099511628211ULL;
-  return fmt::format("{:016x}", h);
-}
 
 std::string front_end() {
   std::error_code ec;
@@ -80,21 +72,6 @@ bool same(const json& document) {
   return true;
 }
 
-int run(const std::vector<std::string>& arguments) {
-  std::vector<char*> argv;
-  for (const auto& a : arguments) argv.push_back(const_cast<char*>(a.c_str()));
-  argv.push_back(nullptr);
-  const pid_t child = ::fork();
-  if (child < 0) return 127;
-  if (child == 0) {
-    ::execv(argv[0], argv.data());
-    ::_exit(127);
-  }
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {}
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
-}
-
 support::Diagnostic said(const json& document, const std::string& file) {
   support::Diagnostic d = failure("", {}, "clang");
   bool torch_missing = false;
@@ -141,7 +118,7 @@ support::Expected<std::shared_ptr<Unit>> load(const Request& request, const std:
   struct stat s {};
   if (!tool.empty() && ::stat(tool.c_str(), &s) == 0) key += fmt::format("{} {} {}", s.st_size, s.st_mtim.tv_sec, s.st_mtim.tv_nsec);
   const std::string folder = cache_folder();
-  const std::string kept = folder.empty() ? "" : support::join_path(folder, hash(key) + ".json");
+  const std::string kept = folder.empty() ? "" : support::join_path(folder, support::content_hash(key) + ".json");   // that a document is right is checked by what is in it
   if (request.cached && !kept.empty())
     if (auto text = support::read_file(kept, kLargestDocument)) try {
         json document = json::parse(*text);
@@ -159,7 +136,7 @@ support::Expected<std::shared_ptr<Unit>> load(const Request& request, const std:
                      "(apt-get install libclang-19-dev llvm-19-dev, then tools/build)", {}, "input");
     std::string out = kept;
     std::error_code ec;
-    const fs::path temporary = (folder.empty() ? fs::temp_directory_path() : fs::path(folder)) / fmt::format("{}.{}.part", hash(key), ::getpid());
+    const fs::path temporary = (folder.empty() ? fs::temp_directory_path() : fs::path(folder)) / fmt::format("{}.{}.part", support::content_hash(key), ::getpid());
     fs::create_directories(temporary.parent_path(), ec);
     std::vector<std::string> arguments{tool, request.file, temporary.string()};
     if (!request.build.empty() && request.flags.empty()) arguments.insert(arguments.end(), {"-p", request.build});
@@ -167,7 +144,7 @@ support::Expected<std::shared_ptr<Unit>> load(const Request& request, const std:
       arguments.push_back("--");
       arguments.insert(arguments.end(), request.flags.begin(), request.flags.end());
     }
-    const int status = run(arguments);
+    const int status = support::finish(support::start(arguments));
     auto text = support::read_file(temporary.string(), kLargestDocument);
     if (!text) {
       fs::remove(temporary, ec);

@@ -1,12 +1,13 @@
 #include "driver/process.h"
 
 #include <fcntl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <csignal>
 #include <filesystem>
+
+#include "support/process.h"
 
 namespace shardwright::driver {
 
@@ -15,25 +16,18 @@ Captured capture(const std::vector<std::string>& arguments) {
   Captured out;
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return {127, ""};
-  std::vector<char*> argv;
-  for (const auto& a : arguments) argv.push_back(const_cast<char*>(a.c_str()));
-  argv.push_back(nullptr);
-  const pid_t child = ::fork();
-  if (child < 0) {
-    ::close(ends[0]);
-    ::close(ends[1]);
-    return {127, ""};
-  }
-  if (child == 0) {
+  const pid_t child = support::start(arguments, [&] {
     std::signal(SIGINT, SIG_DFL);
     const int nothing = ::open("/dev/null", O_RDWR);
     ::dup2(nothing, 0);
     ::dup2(ends[1], 1);
     ::dup2(nothing, 2);
-    ::execvp(argv[0], argv.data());
-    ::_exit(127);
-  }
+  });
   ::close(ends[1]);
+  if (child < 0) {
+    ::close(ends[0]);
+    return {127, ""};
+  }
   char buffer[4096];
   for (;;) {
     const ssize_t n = ::read(ends[0], buffer, sizeof buffer);
@@ -42,9 +36,7 @@ Captured capture(const std::vector<std::string>& arguments) {
     if (out.output.size() < kMost) out.output.append(buffer, static_cast<std::size_t>(n));
   }
   ::close(ends[0]);
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {}
-  out.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  out.status = support::finish(child);
   return out;
 }
 

@@ -3,11 +3,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+
+#include "support/files.h"
+#include "support/process.h"
 
 namespace shardwright::driver {
 namespace {
@@ -16,37 +18,22 @@ namespace fs = std::filesystem;
 
 /// A development tree: the Python package lies beside the build folder's parent.
 void add_runtime_to_path() {
-  std::error_code ec;
-  fs::path self = fs::read_symlink("/proc/self/exe", ec);
-  for (fs::path p = self.parent_path(); !p.empty() && p != p.root_path(); p = p.parent_path()) {
-    fs::path runtime = p / "runtime" / "python";
-    if (fs::exists(runtime / "shardwright" / "parallel" / "__init__.py", ec)) {
-      const char* old = std::getenv("PYTHONPATH");
-      std::string value = runtime.string() + (old && *old ? ":" + std::string(old) : "");
-      ::setenv("PYTHONPATH", value.c_str(), 1);
-      return;
-    }
-  }
+  const std::string tree = support::above_program("runtime/python/shardwright/parallel/__init__.py");
+  if (tree.empty()) return;
+  const char* old = std::getenv("PYTHONPATH");
+  const std::string value = tree + "/runtime/python" + (old && *old ? ":" + std::string(old) : "");
+  ::setenv("PYTHONPATH", value.c_str(), 1);
 }
 
 int run(const std::vector<std::string>& arguments, bool silent) {
-  std::vector<char*> argv;
-  for (const auto& a : arguments) argv.push_back(const_cast<char*>(a.c_str()));
-  argv.push_back(nullptr);
-  pid_t child = ::fork();
-  if (child < 0) return 2;
-  if (child == 0) {
+  const pid_t child = support::start(arguments, [&] {
     std::signal(SIGINT, SIG_DFL);
-    if (silent) {
-      if (!std::freopen("/dev/null", "w", stdout) || !std::freopen("/dev/null", "w", stderr)) ::_exit(2);
-    }
-    ::execvp(argv[0], argv.data());
-    ::_exit(127);
-  }
+    if (silent && (!std::freopen("/dev/null", "w", stdout) || !std::freopen("/dev/null", "w", stderr))) ::_exit(2);
+  });
+  if (child < 0) return 2;
   // The child is in our process group and gets the terminal's signals itself; we wait for how it ends.
   auto old = std::signal(SIGINT, SIG_IGN);
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {}
+  const int status = support::wait_for(child);
   std::signal(SIGINT, old);
   if (WIFEXITED(status)) return WEXITSTATUS(status);
   return WTERMSIG(status) == SIGINT ? 130 : 2;

@@ -16,31 +16,22 @@
 
 #include "driver/python.h"
 #include "support/files.h"
+#include "support/process.h"
 
 namespace shardwright::driver {
 namespace {
 
 namespace fs = std::filesystem;
 using support::failure;
+using support::finish;
 
 /// Starts a program with further environment variables, output into a file.
 pid_t start(const std::vector<std::string>& arguments, const std::vector<std::pair<std::string, std::string>>& environment, const std::string& log) {
-  std::vector<char*> argv;
-  for (const auto& a : arguments) argv.push_back(const_cast<char*>(a.c_str()));
-  argv.push_back(nullptr);
-  const pid_t child = ::fork();
-  if (child != 0) return child;
-  for (const auto& [k, v] : environment) ::setenv(k.c_str(), v.c_str(), 1);
-  const int fd = ::open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
-  if (fd >= 0) ::dup2(fd, 1), ::dup2(fd, 2);
-  ::execvp(argv[0], argv.data());
-  ::_exit(127);
-}
-
-int finish(pid_t child) {
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {}
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return support::start(arguments, [&] {
+    for (const auto& [k, v] : environment) ::setenv(k.c_str(), v.c_str(), 1);
+    const int fd = ::open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    if (fd >= 0) ::dup2(fd, 1), ::dup2(fd, 2);
+  });
 }
 
 std::string tail(const std::string& path, std::size_t bytes = 2000) {
@@ -91,12 +82,8 @@ double difference(const Record& a, const Record& b, double largest) {
 bool is_cxx_directory(const std::string& dir) { return support::is_file(support::join_path(dir, "verify.cpp")) && support::is_file(support::join_path(dir, "job.h")); }
 
 std::string runtime_folder() {
-  std::error_code ec;
-  for (fs::path p = fs::read_symlink("/proc/self/exe", ec).parent_path(); !p.empty(); p = p.parent_path()) {
-    if (fs::exists(p / "runtime" / "include" / "shardwright" / "parallel.h", ec)) return (p / "runtime").string();
-    if (p == p.root_path()) break;
-  }
-  return "";
+  const std::string tree = support::above_program("runtime/include/shardwright/parallel.h");
+  return tree.empty() ? "" : tree + "/runtime";
 }
 
 support::Expected<CxxVerified> verify_cxx(const CxxVerifyRequest& r, const std::function<void(const std::string&)>& progress) {
@@ -129,7 +116,7 @@ support::Expected<CxxVerified> verify_cxx(const CxxVerifyRequest& r, const std::
   for (std::size_t left = ranks.size(); left > 0; --left) {
     int status = 0;
     const pid_t done = ::waitpid(-1, &status, 0);
-    const int c = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    const int c = support::status_of(status);
     for (std::size_t k = 0; k < ranks.size(); ++k)
       if (ranks[k] == done && c != 0 && failed < 0) {
         failed = static_cast<int>(k), code = c;

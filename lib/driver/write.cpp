@@ -15,17 +15,11 @@ namespace shardwright::driver {
 namespace {
 
 namespace fs = std::filesystem;
+using support::content_hash;   // was a file touched since it was generated?
 using support::failure;
 
 /// Copies of what was generated lie here, beside the lock.
 const char* const kBase = "generated/";
-
-/// FNV-1a, 64 bits: tells whether a file was touched since it was generated; no secret is kept by it.
-std::string content_hash(std::string_view text) {
-  std::uint64_t h = 1469598103934665603ULL;
-  for (unsigned char c : text) h = (h ^ c) * 1099511628211ULL;
-  return fmt::format("{:016x}", h);
-}
 
 using Lock = std::map<std::string, std::string>;
 

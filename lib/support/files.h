@@ -48,4 +48,9 @@ std::string parent_path(const std::string& path);
 /// "c" of "a/b/c.py".
 std::string stem(const std::string& path);
 
+/// FNV-1a, 64 bits, in 16 hexadecimal digits: tells whether a text is the one of before; no secret is kept by it.
+std::string content_hash(std::string_view text);
+/// The nearest folder above this program's executable that holds `path` ("runtime/python"); "" when none does.
+std::string above_program(const std::string& path);
+
 }  // namespace shardwright::support

@@ -248,6 +248,7 @@ Value In::Impl::find_attr(const Value& v, std::string_view name, const Expr* sit
     }
     default: break;
   }
+  if (v.is(Kind::Instance)) in.asked(v);
   ClassObj* c = in.type_of(v);
   if (hooks && v.is_object() && v.obj()->cls && name != "__class__") {
     Value ga = c->lookup("__getattribute__");

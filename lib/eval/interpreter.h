@@ -149,6 +149,8 @@ class Interpreter {
   void state_read(Obj* owner, std::string_view name, const Value& value);
   /// The same for an attribute that was found in a class or its bases.
   void class_read(ClassObj* c, std::string_view name);
+  /// An attribute of a module is looked up; recorded while the model runs, where it is not the module's own code that asks.
+  void asked(const Value& module);
   /// A tensor was written in place: variables that hold it hold something else now.
   void rebound(const Value& tensor);
   /// m.name = native function called "module.name".

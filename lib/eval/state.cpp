@@ -44,6 +44,12 @@ void In::class_read(ClassObj* c, std::string_view name) {
     if (const Value* x = k->dict.find(name)) return state_read(k, name, *x);
 }
 
+void In::asked(const Value& module) {
+  const model::ModuleId id = module.as<InstanceObj>()->module_id;
+  if (init_phase || id < 0 || !frame() || frame()->builtin || frame()->self == id) return;
+  if (trace.asked.empty() || trace.asked.back() != std::pair(clock(), id)) trace.asked.emplace_back(clock(), id);
+}
+
 void In::state_read(Obj* owner, std::string_view name, const Value& value) {
   if (init_phase || owner->late) return;
   const bool container = (value.is(Kind::List) || value.is(Kind::Dict) || value.is(Kind::Set)) && !value.obj()->late;

@@ -291,6 +291,7 @@ struct Trace {
   std::vector<Guard> guards;
   std::vector<Incomplete> incomplete;
   std::vector<State> states;
+  std::vector<std::pair<Clock, ModuleId>> asked;            ///< forward looked at an attribute of a module from outside of that module's own methods
   std::set<TensorId> escaped;               ///< given to something that is not followed, or met a value that is not known
   std::set<TensorId> hooked;                ///< parameters with a hook of the program's own: what it is given must stay whole
   std::set<const program::Expr*> wrapping;  ///< decorators of the program's own that put another function in the place of what they are given

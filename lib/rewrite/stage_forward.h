@@ -14,6 +14,7 @@ struct Uses {
   bool islice = false;
   bool absent = false;
   bool drop_unused = false;
+  bool attributes_only = false;
   std::vector<std::string> imports;   ///< whole statements
 };
 

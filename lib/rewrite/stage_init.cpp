@@ -711,6 +711,10 @@ std::optional<std::string> InitSlice::text(const Function* f, const RenderText& 
     tail = "\n" + std::string(layout.column(f->body.front()), ' ') + fmt::format("drop_unused({}, [{}])", self_name(f), fmt::join(quoted, ", "));
     uses.drop_unused = true;
   }
+  if (const auto& described = use_.described(stage_); module_ == 0 && !described.empty() && init >= 0 && c_.trace.frame(init).function == f) {
+    tail += "\n" + std::string(layout.column(f->body.front()), ' ') + fmt::format("attributes_only({}, [\"{}\"])", self_name(f), fmt::join(described, "\", \""));
+    uses.attributes_only = true;
+  }
   if (edits.empty() && tail.empty()) return std::nullopt;
   std::uint32_t end = f->def_range.end;
   for (const Edit& e : edits) end = std::max(end, e.range.end);

@@ -295,6 +295,7 @@ std::vector<std::string> StageSlicer::extra_imports(int k, ModuleId m) const {
   if (uses.islice) out.push_back("from itertools import islice");
   if (uses.absent) out.push_back("Absent");
   if (uses.drop_unused) out.push_back("drop_unused");
+  if (uses.attributes_only) out.push_back("attributes_only");
   return out;
 }
 

@@ -17,6 +17,9 @@ Use::Use(const Context& c, const std::vector<StageSlice>& stages) : c_(c), stage
   held_params_.resize(n);
   partial_.resize(n);
   mentions_.resize(n);
+  asked_.resize(n);
+  way_.resize(n);
+  described_.resize(n);
   parents_.resize(t.modules.size());
   for (const auto& m : t.modules) {
     for (const auto& [name, child] : m.children)
@@ -26,7 +29,9 @@ Use::Use(const Context& c, const std::vector<StageSlice>& stages) : c_(c), stage
   }
   for (std::size_t k = 0; k < n; ++k) activity(static_cast<int>(k));
   for (std::size_t k = 0; k < n; ++k) mention(static_cast<int>(k));
+  for (std::size_t k = 0; k < n; ++k) ask(static_cast<int>(k));
   for (std::size_t k = 0; k < n; ++k) hold(static_cast<int>(k));
+  for (std::size_t k = 0; k < n; ++k) describe(static_cast<int>(k));
   for (std::size_t k = 0; k < n; ++k) find_partial(static_cast<int>(k));
 }
 
@@ -229,6 +234,64 @@ void Use::mention(int k) {
   }
 }
 
+/// Modules that do nothing in the stage, but whose attributes its code looks at: `self.embed.patch_size`, `self.conv1.weight.dtype`.
+void Use::ask(int k) {
+  const Trace& t = c_.trace;
+  const auto K = static_cast<std::size_t>(k);
+  const StageSlice& s = stages_[K];
+  std::vector<std::pair<Clock, Clock>> when = s.recomputed;
+  when.emplace_back(s.from, s.to);
+  std::function<void(ModuleId)> add = [&](ModuleId m) {
+    if (m <= 0 || active_[K].count(m) || !asked_[K].insert(m).second) return;
+    std::function<void(ModuleId)> up = [&](ModuleId p) {
+      if (p < 0 || active_[K].count(p)) return;
+      if (!container(p)) return add(p);
+      if (way_[K].insert(p).second)
+        for (const ModuleId q : parents_[static_cast<std::size_t>(p)]) up(q);
+    };
+    for (const ModuleId p : parents_[static_cast<std::size_t>(m)]) up(p);
+  };
+  for (const auto& [clock, m] : t.asked)
+    if (std::any_of(when.begin(), when.end(), [&, c = clock](const auto& w) { return c >= w.first && c < w.second; })) add(m);
+  // Arguments of an inner forward that are evaluated again behind the cut.
+  for (const auto& [id, f] : s.frames)
+    for (const Passed& p : f.lo ? f.lo->passed : std::vector<Passed>{}) {
+      const auto& fr = t.frame(id);
+      std::vector<std::pair<ModuleId, std::string>> passed;
+      program::walk(p.expr, [&](const Expr* x) {
+        if (x->kind == ExprKind::Attribute) resolve(fr.self, x, fr.function->parameters.empty() ? "" : fr.function->parameters[0].name, &passed);
+        return true;
+      });
+      for (const auto& [m, name] : passed) add(m);
+    }
+}
+
+/// What the stage has but must not have parameters of.
+void Use::describe(int k) {
+  const Trace& t = c_.trace;
+  const auto K = static_cast<std::size_t>(k);
+  for (const ModuleId m : asked_[K]) {
+    const bool inside = std::any_of(parents_[static_cast<std::size_t>(m)].begin(), parents_[static_cast<std::size_t>(m)].end(), [&](ModuleId p) { return asked_[K].count(p) != 0; });
+    if (!inside && held_[K].count(m)) described_[K].push_back(t.module(m).fqn);
+  }
+  std::function<bool(ModuleId)> below_asked = [&](ModuleId m) {
+    return asked_[K].count(m) != 0 || std::any_of(parents_[static_cast<std::size_t>(m)].begin(), parents_[static_cast<std::size_t>(m)].end(), below_asked);
+  };
+  for (const ModuleId m : held_[K]) {
+    const auto& mod = t.module(m);
+    if (below_asked(m)) continue;
+    for (const auto& p : mod.params) {
+      if (p.buffer || p.tensor < 0 || (!mod.builtin && !held_params_[K].count({m, p.attr}))) continue;
+      const auto& names = owners_[p.tensor];
+      auto used = [&](std::size_t j) { return std::any_of(names.begin(), names.end(), [&](const Named& o) { return active_params_[j].count(o) != 0; }); };
+      bool elsewhere = false;
+      for (std::size_t j = 0; j < stages_.size(); ++j) elsewhere |= j != K && used(j);
+      if (elsewhere && !used(K)) described_[K].push_back((mod.fqn.empty() ? "" : mod.fqn + ".") + p.attr);
+    }
+  }
+  std::sort(described_[K].begin(), described_[K].end());
+}
+
 /// Does stage j use something at or below m that stage k does not?
 bool Use::below(ModuleId m, int k, int j) const {
   const auto& a = active_[static_cast<std::size_t>(j)];
@@ -276,8 +339,8 @@ void Use::hold(int k) {
     }
     for (const auto& [name, child] : t.module(m).children) {
       if (child < 0) continue;
-      if (!divided) visit(child, true);
-      else if (active_[K].count(child)) visit(child, false);
+      if (!divided || asked_[K].count(child)) visit(child, true);
+      else if (active_[K].count(child) || way_[K].count(child)) visit(child, false);
       // Code that stays asks for a container: it is there, with nothing in it.
       else if (container(child) && mentions_[K].of_module.count({m, name}) && used_somewhere(child)) visit(child, false);
       else if (!used_somewhere(child) && first_stage(m) == k) visit(child, true);

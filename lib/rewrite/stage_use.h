@@ -29,6 +29,9 @@ class Use {
   /// User classes that need a class of their own in stage k, root first.
   const std::vector<ModuleId>& partial(int k) const { return partial_[static_cast<std::size_t>(k)]; }
   const Mentions& mentions(int k) const { return mentions_[static_cast<std::size_t>(k)]; }
+  /// Names, as seen from the root, of modules that stage k is asked attributes, sizes or methods of but does not run, and of parameters
+  /// that it has but does not compute with: built, they leave their parameters (attributes_only).
+  const std::vector<std::string>& described(int k) const { return described_[static_cast<std::size_t>(k)]; }
 
   /// ModuleList, Sequential, ModuleDict, or a user's class made of one without an __init__ of its own.
   bool container(ModuleId m) const;
@@ -40,6 +43,8 @@ class Use {
   void activity(int k);
   void tied_by_methods(int k);
   void mention(int k);
+  void ask(int k);
+  void describe(int k);
   void hold(int k);
   void find_partial(int k);
   void mark(int k, ModuleId m);
@@ -53,6 +58,8 @@ class Use {
   std::vector<std::set<Named>> active_params_, held_params_;
   std::vector<std::vector<ModuleId>> partial_;
   std::vector<Mentions> mentions_;
+  std::vector<std::set<ModuleId>> asked_, way_;                ///< not active: asked for attributes; containers that lead there
+  std::vector<std::vector<std::string>> described_;
   std::vector<std::vector<ModuleId>> parents_;                 ///< all registrations
   std::map<TensorId, std::vector<Named>> owners_;
 };

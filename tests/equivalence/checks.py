@@ -314,6 +314,13 @@ def check_shard_module():
     partly = nn.Linear(4, 8)
     sw.drop_unused(partly, ["weight"])
     assert partly.bias is None and partly(draw(1, 4)).shape == (1, 8)
+    asked = nn.ModuleDict({"a": nn.Sequential(nn.Linear(4, 8, dtype=torch.float64), nn.BatchNorm1d(8)), "b": nn.Linear(4, 8)})
+    sw.attributes_only(asked, ["a", "b.bias"])
+    assert [n for n, _ in asked.named_parameters()] == list(asked.state_dict()) == ["b.weight"]
+    assert asked["a"][0].weight.shape == (8, 4) and asked["a"][1].running_mean.shape == (8,) and asked["b"].bias.isnan().all()
+    assert next(asked["a"].parameters()).dtype == torch.float64 and asked["a"][0].out_features == 8
+    asked.bfloat16()
+    assert asked["a"][0].weight.dtype == asked["b"].bias.dtype == torch.bfloat16 and asked["a"][0].weight.shape == (8, 4)
 
 
 # ---- random streams ---------------------------------------------------------------------------------------------------------

@@ -183,6 +183,31 @@ def drop_unused(module, keep_prefixes):
     return module
 
 
+def attributes_only(module, names):
+    for name in names:
+        path = name.split(".")
+        owner = module
+        for step in path[:-1]:
+            owner = getattr(owner, step)
+        found = getattr(owner, path[-1])
+        if not isinstance(found, nn.Module):
+            _describe(owner, path[-1])
+            continue
+        tensors = []
+        for each in list(found.modules()):
+            for leaf in [n for n, _ in each.named_parameters(recurse=False)] + [n for n, _ in each.named_buffers(recurse=False)]:
+                _describe(each, leaf)
+                tensors.append(getattr(each, leaf))
+        found.parameters = lambda recurse=True, tensors=tensors: iter(tensors)
+    return module
+
+
+def _describe(owner, name):
+    tensor = getattr(owner, name)
+    delattr(owner, name)
+    setattr(owner, name, torch.empty(tensor.shape, dtype=tensor.dtype))
+
+
 class ColumnParallelLinear(nn.Linear):
     def __init__(self, in_features, out_features, bias=True, *, stride=1, segments=None, gather_output=False, disable_grad_reduce=False,
                  return_bias=True, config=None, init_method=None, device=None, dtype=None):

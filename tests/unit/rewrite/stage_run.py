@@ -6,6 +6,7 @@ and gradients must be the same to the bit (outputs) and to rounding (gradients, 
 """
 import ast
 import copy
+import functools
 import importlib
 import importlib.util
 import json
@@ -20,14 +21,15 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def parallel():
-    """shardwright.parallel without its extension: the two names that slices use."""
+    """shardwright.parallel without its extension: the names that slices use."""
     path = os.path.join(HERE, "..", "..", "..", "runtime", "python", "shardwright", "parallel", "shards.py")
     tree = ast.parse(open(path).read())
-    space = {"nn": nn, "torch": torch}
+    space = {"nn": nn, "torch": torch, "functools": functools, "keep_slices": lambda module: module}
+    names = ("Absent", "drop_unused", "attributes_only")
     for node in tree.body:
-        if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and node.name in ("Absent", "drop_unused"):
+        if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and node.name in (*names, "_stand_in", "_describe", "_described_parameters"):
             exec(compile(ast.Module([node], []), path, "exec"), space)
-    return {"Absent": space["Absent"], "drop_unused": space["drop_unused"]}
+    return {n: space[n] for n in names}
 
 
 def load(path, name):

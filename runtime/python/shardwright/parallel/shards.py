@@ -6,6 +6,7 @@ such a product. Nothing here depends on the tp size until a slice is taken.
 from __future__ import annotations
 
 import dataclasses
+import functools
 
 import torch
 from torch import nn
@@ -248,3 +249,53 @@ def drop_unused(module, keep_prefixes):
     return module
 
 
+
+
+def _stand_in(tensor):
+    """The type, shape and device of a tensor, in one element's memory. Whoever computes with it gets NaN."""
+    one = torch.full((), float("nan") if tensor.is_floating_point() or tensor.is_complex() else 0, dtype=tensor.dtype, device=tensor.device)
+    one = one.expand(tensor.shape)
+    return nn.Parameter(one, requires_grad=tensor.requires_grad) if isinstance(tensor, nn.Parameter) else one
+
+
+def _describe(owner, names):
+    """Parameters and buffers of a module become plain attributes that tell what they were."""
+    described = owner.__dict__.setdefault("_described", {})
+    for name in names:
+        tensor = owner._parameters.pop(name, None) if name in owner._parameters else owner._buffers.pop(name, None)
+        object.__setattr__(owner, name, tensor if tensor is None else _stand_in(tensor))
+        if tensor is not None:
+            described[name] = isinstance(tensor, nn.Parameter)
+
+    def apply(function, recurse=True):
+        for name in described:
+            tensor = owner.__dict__[name]
+            moved = function(tensor.detach().as_strided((), ())).expand(tensor.shape)
+            object.__setattr__(owner, name, nn.Parameter(moved, requires_grad=tensor.requires_grad) if described[name] else moved)
+        return type(owner)._apply(owner, function, recurse)
+
+    object.__setattr__(owner, "_apply", apply)
+
+
+def attributes_only(module, names):
+    """What this pipeline stage has for its attributes, methods, types and sizes only (`self.embed.patch_size`, `self.conv1.weight.dtype`):
+    `names` are submodules, or parameters, that other stages compute with. Their parameters and buffers are no longer any, neither
+    for an optimizer nor for a checkpoint, but still say their (local) shape, type and device. Returns the module."""
+    for name in names:
+        *path, leaf = name.split(".")
+        owner = module
+        for step in path:
+            owner = getattr(owner, step)
+        if leaf not in owner._modules:
+            _describe(owner, [leaf])
+            continue
+        described = keep_slices(owner._modules[leaf])
+        for each in described.modules():
+            _describe(each, [*each._parameters, *each._buffers])
+            object.__setattr__(each, "parameters", functools.partial(_described_parameters, each))
+    return module
+
+
+def _described_parameters(module, recurse=True):
+    for each in module.modules() if recurse else [module]:
+        yield from (getattr(each, name) for name, parameter in each.__dict__.get("_described", {}).items() if parameter)

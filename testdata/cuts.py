@@ -1,0 +1,82 @@
+"""Ways of writing a model that a pipeline cut has to get on with, a class each: what a later stage asks of modules that it does not run."""
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+
+class Block(nn.Module):
+    def __init__(self, width, expand=2):
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.up = nn.Linear(width, expand * width)
+        self.down = nn.Linear(expand * width, width)
+
+    def forward(self, x):
+        return x + self.down(F.gelu(self.up(self.norm(x))))
+
+
+class Patches(nn.Module):
+    def __init__(self, width, patch=4):
+        super().__init__()
+        self.patch_size = (patch, patch)
+        self.proj = nn.Conv2d(3, width, patch, patch)
+        self.norm = nn.LayerNorm(width)
+
+    @staticmethod
+    def grid(n, side):
+        return int(n ** 0.5), side
+
+    def forward(self, x):
+        return self.norm(self.proj(x).flatten(2).transpose(1, 2))
+
+
+class Head(nn.Module):
+    """A head whose weight is the word table's and whose bias has two names."""
+
+    def __init__(self, width, words):
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.decoder = nn.Linear(width, words)
+        self.bias = nn.Parameter(torch.zeros(words))
+        self.decoder.bias = self.bias
+
+    def forward(self, x):
+        return self.decoder(self.norm(x))
+
+
+class Described(nn.Module):
+    """Behind the cut forward asks the patches for their size, a weight for its type, parameters for their shape and device."""
+
+    def __init__(self, width=16, words=24, depth=4):
+        super().__init__()
+        self.words = nn.Embedding(words, width)
+        self.patches = Patches(width)
+        self.place = nn.Parameter(torch.zeros(1, 4, width))
+        self.blocks = nn.ModuleList([Block(width, 2 + i % 2) for i in range(depth)])
+        self.head = Head(width, words)
+        self.pixels = nn.Linear(width, 3 * 4 * 4)
+        nn.init.trunc_normal_(self.place, std=0.02)
+        self.tie_weights()
+
+    def tie_weights(self):
+        self.head.decoder.weight = self.words.weight
+
+    @property
+    def dtype(self):
+        return self.patches.proj.weight.dtype
+
+    def unpatch(self, x):
+        side = self.patches.patch_size[0]
+        rows, side = self.patches.grid(x.shape[1], side)
+        x = x.reshape(x.shape[0], rows, rows, side, side, 3)
+        return torch.einsum("nhwpqc->nchpwq", x).reshape(x.shape[0], 3, rows * side, rows * side)
+
+    def forward(self, image, ids):
+        x = self.patches(image) + self.place
+        x = torch.cat([x, self.words(ids)], 1)
+        for block in self.blocks:
+            x = block(x)
+        x = x.to(self.dtype) * self.blocks[0].up.out_features ** -0.5
+        n = self.place.shape[1]
+        kept = torch.arange(n, device=next(self.patches.parameters()).device)
+        return self.unpatch(self.pixels(x[:, kept])), self.head(x[:, n:])

@@ -80,3 +80,48 @@ class Described(nn.Module):
         n = self.place.shape[1]
         kept = torch.arange(n, device=next(self.patches.parameters()).device)
         return self.unpatch(self.pixels(x[:, kept])), self.head(x[:, n:])
+
+
+class Pairs(nn.Module):
+    def __init__(self, layers):
+        super().__init__()
+        self.layers = layers
+
+    def forward(self, x):
+        for first, second in self.layers:
+            x = x + first(x)
+            x = x + second(x)
+        return x
+
+
+class Assembled(nn.Module):
+    """Layers made by a method, lists filled before a child or a container takes them, a list that a container takes the place of."""
+
+    def __init__(self, width=16, depth=3):
+        super().__init__()
+        layers = nn.ModuleList([])
+        for _ in range(depth - 1):
+            fold = nn.Linear(width, width)
+            layers.append(nn.ModuleList([Block(width), fold]))
+        self.front = Pairs(layers)
+        self.layers = nn.ModuleList([])
+        for i in range(depth):
+            self.layers.append(self.build_layer(width))
+        self.head = nn.ModuleList()
+        for _ in range(2):
+            self.head.append(nn.Linear(width, width))
+            self.head.append(nn.GELU())
+        self.head = nn.Sequential(*self.head)
+        parts = [nn.LayerNorm(width)]
+        parts += [nn.Linear(width, 8)]
+        parts.append(nn.Tanh())
+        self.out = nn.Sequential(*parts)
+
+    def build_layer(self, width):
+        return Block(width)
+
+    def forward(self, x):
+        x = self.front(x)
+        for layer in self.layers:
+            x = layer(x)
+        return self.out(self.head(x))

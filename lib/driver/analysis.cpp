@@ -23,24 +23,59 @@ void give_up(const sharding::Result& s, const model::Trace& t, int axis, std::ve
   for (auto p : s.axes[static_cast<std::size_t>(axis)].parameters) keep.push_back(t.tensor(p).name);
 }
 
+/// Where no cut may be.
+struct CutLimits {
+  std::set<std::pair<model::Clock, pipeline::CutKind>> banned;
+  std::set<const program::Expr*> whole;   ///< constructor calls: nor inside of what they make
+  std::vector<support::Note> why;
+};
+
+/// A stage cannot be written beside the others as it is cut: the next attempt is not cut inside the modules that a refusal names,
+/// nor at these places again. False: there is no such refusal.
+bool cut_elsewhere(const std::vector<rewrite::Refusal>& refusals, const model::Trace& t, const pipeline::Partition& now, CutLimits& limits) {
+  bool any = false;
+  for (const auto& r : refusals) {
+    const bool before = any;
+    for (const auto& cut : r.axis < 0 ? now.cuts : std::vector<pipeline::Cut>{}) {
+      bool inside = false;
+      for (const auto& level : cut.path) {
+        const model::ModuleId m = t.frame(level.frame).self;
+        if (std::find(r.sliced.begin(), r.sliced.end(), m) == r.sliced.end() || m < 0 || !t.module(m).construct_call) continue;
+        any = limits.whole.insert(t.module(m).construct_call).second || any;
+        inside = true;
+      }
+      if (!inside) any = limits.banned.emplace(cut.clock, cut.kind).second || any;
+    }
+    if (any && !before && limits.why.empty()) limits.why.push_back({r.where, r.message});
+  }
+  return any;
+}
+
 struct Expressible {
   const rewrite::StageSlicer* slicer;
   std::map<std::string, int> refused;
   std::set<std::pair<model::Clock, pipeline::CutKind>> banned;  // fine alone, but not beside the others
+  std::set<const program::Expr*> whole;                         // constructor calls of modules that no cut may lie in
 };
 
-bool can_emit(const model::Trace&, const pipeline::Cut& c, void* data) {
+bool can_emit(const model::Trace& t, const pipeline::Cut& c, void* data) {
   auto* e = static_cast<Expressible*>(data);
   if (e->banned.count({c.clock, c.kind})) return false;
+  for (const auto& level : c.path) {
+    const model::ModuleId m = t.frame(level.frame).self;
+    if (m < 0 || !e->whole.count(t.module(m).construct_call)) continue;
+    ++e->refused["it lies inside `" + t.module(m).fqn + "`, whose constructor call makes other objects, too"];
+    return false;
+  }
   std::string why = e->slicer->refuses(c);
   if (!why.empty()) ++e->refused[why];
   return why.empty();
 }
 
 /// Chooses cuts that the slicer can write, alone and together. Returns why there are none.
-std::string choose_cuts(const model::Trace& t, pipeline::Options po, rewrite::StageSlicer& slicer, const std::set<std::pair<model::Clock, pipeline::CutKind>>& banned, pipeline::Partition& out,
+std::string choose_cuts(const model::Trace& t, pipeline::Options po, rewrite::StageSlicer& slicer, const CutLimits& limits, pipeline::Partition& out,
                         std::vector<std::pair<std::string, int>>& refused) {
-  Expressible expressible{&slicer, {}, banned};
+  Expressible expressible{&slicer, {}, limits.banned, limits.whole};
   po.can_emit = can_emit;
   po.can_emit_data = &expressible;
   std::string why;
@@ -147,6 +182,7 @@ support::Expected<bool> plan_again(Analysis& a, const ModelRequest& request, con
   }
 
   std::set<std::string> said;
+  CutLimits limits{want.no_cut, {}, {}};
   for (int round = 0;; ++round) {
     progress("choosing what to split");
     if (have_pins && round == 0) a.sharding = sharding::place(t, so, plan::split_axes(pins));
@@ -175,7 +211,7 @@ support::Expected<bool> plan_again(Analysis& a, const ModelRequest& request, con
           a.partition = pipeline::partition_at(t, po, *cuts);
           why = a.slicer->set_partition(a.partition);
         } else {
-          why = choose_cuts(t, po, *a.slicer, want.no_cut, a.partition, a.refused_cuts);
+          why = choose_cuts(t, po, *a.slicer, limits, a.partition, a.refused_cuts);
         }
       } else {
         a.partition = pipeline::partition(t, po);
@@ -183,6 +219,7 @@ support::Expected<bool> plan_again(Analysis& a, const ModelRequest& request, con
       if (!a.partition.error.empty()) {
         support::Diagnostic d = support::failure(a.partition.error, {}, "stages");
         for (std::size_t i = 0; i < a.refused_cuts.size() && i < 3; ++i) d.notes.push_back({{}, fmt::format("{} place{}: {}", a.refused_cuts[i].second, a.refused_cuts[i].second == 1 ? "" : "s", a.refused_cuts[i].first)});
+        d.notes.insert(d.notes.end(), limits.why.begin(), limits.why.end());
         return d;
       }
       if (!why.empty()) return support::failure("the stages cannot be written: " + why, {}, "stages");
@@ -206,6 +243,7 @@ support::Expected<bool> plan_again(Analysis& a, const ModelRequest& request, con
       }
     }
     if (refusals.empty()) break;
+    if (a.slicer && !have_pins && round <= 40 && cut_elsewhere(refusals, t, a.partition, limits)) continue;
     bool progress_made = false;
     for (const auto& r : refusals) {
       plan::Fallback fallback{"", place(sm, r.where), r.message};

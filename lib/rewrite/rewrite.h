@@ -59,6 +59,7 @@ struct Refusal {
   int axis = -1;
   Range where;
   std::string message;
+  std::vector<ModuleId> sliced = {};   ///< not an axis: these modules need classes of their own because a cut lies in them
 };
 
 /// Role of a layer in the generated program, for plan, tree and tables.

@@ -343,6 +343,14 @@ class Specializer {
             if (variant != r.variant) r.exceptions[index] = variant;
         }
         if (r.loop == nullptr) {
+          // Cut elsewhere they may be of one class.
+          std::vector<ModuleId> sliced;
+          for (auto [variant, n] : count)
+            if (variant >= 0 && variants_[static_cast<std::size_t>(variant)].sliced) sliced.push_back(variants_[static_cast<std::size_t>(variant)].module);
+          if (!sliced.empty()) {
+            out_.refusals.push_back({-1, range, "one constructor call makes objects that need different classes", std::move(sliced)});
+            continue;
+          }
           // Without what the fewer of them need, they can be of one class.
           std::set<int> axes;
           for (auto [variant, n] : count)

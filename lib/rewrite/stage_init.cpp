@@ -20,6 +20,20 @@ void for_statements(const Block& b, const std::function<void(const Stmt*)>& visi
   });
 }
 
+/// `name.append(…)`, `name[i] = …`, `name.x = …`, `name += …`: changes what the name holds and does nothing else.
+bool fills(const Stmt* s, const std::string& name) {
+  static const std::set<std::string> methods{"append", "extend", "insert", "add_module", "register_module", "update"};
+  auto is = [&](const Expr* e) { return e->kind == ExprKind::Name && e->text == name; };
+  if (s->kind == StmtKind::Expression && s->value && s->value->kind == ExprKind::Call) {
+    const Expr* f = s->value->kids[0];
+    return f->kind == ExprKind::Attribute && is(f->kids[0]) && methods.count(f->text) != 0;
+  }
+  if (s->kind == StmtKind::AugAssign) return is(s->targets[0]);
+  if (s->kind != StmtKind::Assign || s->targets.size() != 1) return false;
+  const Expr* to = s->targets[0];
+  return (to->kind == ExprKind::Subscript || to->kind == ExprKind::Attribute) && is(to->kids[0]);
+}
+
 bool simple(const Stmt* s) {
   return s->kind == StmtKind::Assign || s->kind == StmtKind::AnnAssign || s->kind == StmtKind::AugAssign || s->kind == StmtKind::Expression || s->kind == StmtKind::Delete || s->kind == StmtKind::Assert;
 }
@@ -61,7 +75,16 @@ bool InitSlice::live_frame(FrameId f) const {
 bool InitSlice::unheld(const model::AttrWrite& w) const {
   if (late_.count({w.owner, w.name})) return false;
   switch (w.kind) {
-    case model::AttrWrite::Child: return w.value.module >= 0 && !use_.holds(stage_, w.value.module);
+    case model::AttrWrite::Child: {
+      // Replaced later (`self.head = nn.Sequential(*self.head)`): what the name holds in the end decides.
+      ModuleId m = w.value.module;
+      if (m > 0 && use_.nowhere(m) && w.owner >= 0) {
+        const auto& kids = c_.trace.module(w.owner).children;
+        const auto at = std::find_if(kids.begin(), kids.end(), [&](const auto& k) { return k.first == w.name; });
+        m = at == kids.end() ? -1 : at->second;
+      }
+      return m >= 0 && !use_.holds(stage_, m);
+    }
     case model::AttrWrite::Parameter: case model::AttrWrite::Buffer:
       return use_.holds(stage_, w.owner) ? !use_.holds(stage_, Named{w.owner, w.name}) : true;
     default: return false;
@@ -306,10 +329,12 @@ void InitSlice::rounds() {
         if (s->kind != StmtKind::Assign || drop_.count(s) || s->targets.size() != 1 || s->targets[0]->kind != ExprKind::Name) return;
         const std::string& name = s->targets[0]->text;
         bool read_by_dropped = false, read_by_kept = false;
+        std::vector<const Stmt*> with{s};   // and what only fills it: layers.append(…)
         for_statements(f->body, [&](const Stmt* k) {
           if (k == s) return;
           bool gone = false;
           for (const Stmt* up : c_.index(f).chain(k)) gone |= drop_.count(up) != 0;
+          if (!gone && fills(k, name)) return with.push_back(k);
           for (const auto& r : own_reads(k))
             if (r.name == name) (gone ? read_by_dropped : read_by_kept) = true;
           if (k->kind == StmtKind::FunctionDef) {
@@ -320,19 +345,20 @@ void InitSlice::rounds() {
         });
         if (!read_by_dropped || read_by_kept) return;
         bool effects = false;
-        for (const FrameId id : frames_.at(f)) {
-          const auto it = c_.facts.frame(id).by_stmt.find(s);
-          if (it == c_.facts.frame(id).by_stmt.end()) continue;
-          for (const StepId step : it->second) {
-            const auto [wa, wb] = c_.facts.attr_writes_between(c_.trace.step(step).begin, c_.trace.step(step).end);
-            for (std::size_t wi = wa; wi < wb; ++wi) {
-              const auto& w = c_.trace.attr_writes[wi];
-              effects |= !(w.owner >= 0 && !use_.holds(stage_, w.owner) && w.owner != module_);
+        for (const FrameId id : frames_.at(f))
+          for (const Stmt* made : with) {
+            const auto it = c_.facts.frame(id).by_stmt.find(made);
+            if (it == c_.facts.frame(id).by_stmt.end()) continue;
+            for (const StepId step : it->second) {
+              const auto [wa, wb] = c_.facts.attr_writes_between(c_.trace.step(step).begin, c_.trace.step(step).end);
+              for (std::size_t wi = wa; wi < wb; ++wi) {
+                const auto& w = c_.trace.attr_writes[wi];
+                effects |= !(w.owner >= 0 && !use_.holds(stage_, w.owner) && w.owner != module_);
+              }
             }
           }
-        }
         if (effects) return;
-        drop_.insert(s);
+        drop_.insert(with.begin(), with.end());
         again = true;
       });
   }

@@ -33,6 +33,9 @@ class Use {
   /// that it has but does not compute with: built, they leave their parameters (attributes_only).
   const std::vector<std::string>& described(int k) const { return described_[static_cast<std::size_t>(k)]; }
 
+  /// No module has it in the end (a list that another container took the place of).
+  bool nowhere(ModuleId m) const { return parents_[static_cast<std::size_t>(m)].empty(); }
+
   /// ModuleList, Sequential, ModuleDict, or a user's class made of one without an __init__ of its own.
   bool container(ModuleId m) const;
 

@@ -23,7 +23,7 @@ ArgumentAt argument(const Trace& t, FrameId f, const std::string& param) {
   }
   std::size_t at = 1;  // self
   for (const auto& arg : call->args) {
-    if (arg.double_star) a.unclear = true;
+    if (arg.double_star) { a.unclear = true; continue; }
     if (arg.star) { a.unclear = true; at = 1000; continue; }
     if (!arg.keyword.empty()) {
       if (arg.keyword == param) return {arg.value, param};

@@ -228,6 +228,7 @@ Value module_call(Domain& d, CallInfo& info) {
   Value forward = in.getattr(m, "forward", info.call);
   CallInfo rest;
   rest.call = info.call;
+  rest.via_partial = info.via_partial;
   for (std::size_t i = 1; i < info.args.size(); ++i) rest.add(info.args[i], info.expr(i));
   rest.kwargs = info.kwargs;
   std::size_t index = in.trace.calls.size();

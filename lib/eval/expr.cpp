@@ -477,7 +477,9 @@ Value In::Impl::decorate(const std::vector<Expr*>& decorators, Value v, Env* env
       in.note_incomplete(d->range, "decorator is not followed: " + r.as<UnknownObj>()->why);
       continue;
     }
-    const bool own = f.is(Kind::Function) || f.is(Kind::BoundMethod) || f.is(Kind::Instance);
+    // torch.no_grad() and its like may run once for each part of what they decorate.
+    auto ours = [](const Value& x) { return x.is(Kind::Function) && x.as<FunctionObj>()->module->builtin; };
+    const bool own = f.is(Kind::Function) ? !ours(f) : f.is(Kind::BoundMethod) ? !ours(f.as<BoundMethodObj>()->function) : f.is(Kind::Instance) && !f.obj()->cls->builtin;
     if (own && in.identical(r, v) && attributes(v) == before) in.trace.entering.insert(d);
     else if (own && !in.identical(r, v)) in.trace.wrapping.insert(d);
     v = r;

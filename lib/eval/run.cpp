@@ -7,6 +7,7 @@
 #include "eval/impl.h"
 #include "eval/source.h"
 #include "eval/torch_link.h"
+#include "program/visit.h"
 #include "support/files.h"
 
 namespace shardwright::eval {
@@ -205,25 +206,36 @@ class Runner {
     }
   }
 
+  /// The forward that the class's text has, where a decorator put a function in its place that hands on whatever it is given.
+  static const program::Function& written(const ClassObj* cls, const program::Function& found) {
+    if (std::none_of(found.parameters.begin(), found.parameters.end(), [](const auto& p) { return p.kind == program::Parameter::VarArgs; })) return found;
+    for (const ClassObj* c : cls->mro)
+      if (c->dict.find("forward")) {
+        const program::Function* own = c->def ? program::method(*c->def, "forward") : nullptr;
+        return own ? *own : found;
+      }
+    return found;
+  }
+
   void check_inputs(const Value& model) {
     Value f = in_.type_of(model)->lookup("forward");
     if (!f.is(Kind::Function) || !job_.call.empty()) return;
-    auto* fn = f.as<FunctionObj>();
-    if (!job_.keyword) check_names(model, *fn->def);
+    const program::Function& def = written(in_.type_of(model), *f.as<FunctionObj>()->def);
+    if (!job_.keyword) check_names(model, def);
     std::vector<std::string> missing;
     std::size_t pos = 0;
-    for (std::size_t i = 1; i < fn->def->parameters.size(); ++i) {
-      const auto& p = fn->def->parameters[i];
+    for (std::size_t i = 1; i < def.parameters.size(); ++i) {
+      const auto& p = def.parameters[i];
       if (p.kind == program::Parameter::VarArgs || p.kind == program::Parameter::VarKeywords || p.name.empty()) continue;
       bool named = std::any_of(job_.inputs.begin(), job_.inputs.end(), [&](const auto& x) { return x.first == p.name; });
       bool given = named || (!job_.keyword && p.kind != program::Parameter::KeywordOnly && pos < job_.inputs.size());
       ++pos;
-      if (!given && !fn->defaults[i].set()) missing.push_back(p.name);
+      if (!given && !p.default_value) missing.push_back(p.name);
     }
     if (missing.empty()) return;
     std::string l;
     for (const auto& m : missing) l += (l.empty() ? "" : ", ") + m;
-    throw Failed{failure("no shape is given for " + std::string(missing.size() == 1 ? "input " : "inputs ") + l + " of " + in_.type_of(model)->name + ".forward; give each, for example --input '" + missing[0] + "=f32[1,3,224,224]' or inputs: in the job file", fn->def->def_range, "input")};
+    throw Failed{failure("no shape is given for " + std::string(missing.size() == 1 ? "input " : "inputs ") + l + " of " + in_.type_of(model)->name + ".forward; give each, for example --input '" + missing[0] + "=f32[1,3,224,224]' or inputs: in the job file", def.def_range, "input")};
   }
 
   void forward(const Value& model) {

@@ -169,6 +169,8 @@ support::Expected<bool> plan_again(Analysis& a, const ModelRequest& request, con
   so.keep_replicated = want.whole;
   so.objective = want.objective;
   so.device = want.device;
+  for (const auto* l : a.rules->layers())
+    if (!l->replace_with.empty()) so.copy_arguments.insert(l->name);
   plan::Plan pins;
   bool have_pins = false;
   if (!want.plan_file.empty()) {
@@ -193,7 +195,7 @@ support::Expected<bool> plan_again(Analysis& a, const ModelRequest& request, con
         d.message = want.plan_file + " does not fit this source: " + d.message + ". Make it again with `shardwright plan … -o " + want.plan_file + "`, or leave --plan out";
         return d;
       }
-    a.edits = rewrite::tp_edits(t, a.sharding, sm, *a.rules, want.target);
+    a.edits = rewrite::tp_edits(t, a.sharding, sm, *a.rules, want.target, a.other ? &a.other->trace : nullptr);
 
     std::vector<rewrite::Refusal> refusals = a.edits.refusals;
     if (refusals.empty()) {
@@ -231,7 +233,7 @@ support::Expected<bool> plan_again(Analysis& a, const ModelRequest& request, con
           if (!refusals.empty() && want.target->share_copies) {   // self- and cross-attention by one class: the same text when every reader copies
             auto apart = std::make_unique<rules::Target>(*want.target);
             apart->share_copies = false;
-            auto edits = rewrite::tp_edits(t, a.sharding, sm, *a.rules, apart.get());
+            auto edits = rewrite::tp_edits(t, a.sharding, sm, *a.rules, apart.get(), a.other ? &a.other->trace : nullptr);
             auto typed = edits.refusals.empty() ? rewrite::typed_text(t, a.sharding, edits, sm, *a.rules, *apart) : rewrite::TypedText{};
             if (edits.refusals.empty() && typed.refusals.empty()) a.edits = std::move(edits), a.typed = std::move(typed), refusals.clear();
           }

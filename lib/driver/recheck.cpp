@@ -9,7 +9,9 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <unordered_map>
 
+#include "driver/same_trace.h"
 #include "lint/placement.h"
 #include "program/visit.h"
 #include "support/files.h"
@@ -124,6 +126,9 @@ support::Expected<Recheck> check_in(const TemporaryFolder& folder, const Analysi
   std::map<std::string, model::TensorId> original;
   for (const auto& n : model::named_tensors(t, true)) original[n.fqn] = n.ref.tensor;
 
+  std::optional<SameTrace> same;
+  if (!in.in_place()) same.emplace(t, a.sharding);
+
   for (int k = 0; k < grid.pp; ++k) {
     eval::Job job;
     job.model = (in.in_place() ? in.layout.init.module : in.name + "_parallel") + ":build_stage";
@@ -183,10 +188,12 @@ support::Expected<Recheck> check_in(const TemporaryFolder& folder, const Analysi
       if (auto fault = fault_of(found, watcher, s, k, k + 1 == grid.pp)) return faulty(std::move(*fault), k);
     }
     std::vector<std::string> names;
+    std::unordered_map<model::TensorId, model::TensorId> known;   // of the stage → of the original
     for (const auto& n : model::named_tensors(s, true)) {
       names.push_back(n.fqn);
       auto o = original.find(n.fqn);
       if (o == original.end()) return faulty(failure(fmt::format("generated stage {} has a parameter {} that the original has not", k, n.fqn), {}, "internal"), k);
+      known[n.ref.tensor] = o->second;
       auto want = a.sharding.local_shape(t, o->second);
       if (s.tensor(n.ref.tensor).shape != want)
         return faulty(failure(fmt::format("generated stage {}: {} has local shape {}, the plan says {}", k, n.fqn,
@@ -207,6 +214,19 @@ support::Expected<Recheck> check_in(const TemporaryFolder& folder, const Analysi
       if (s.tensor(got[i]).shape != want)
         return faulty(failure(fmt::format("generated stage {}: returned tensor {} has shape {}, the plan says {}", k, i,
                                           model::shape_text(s.tensor(got[i]).shape), model::shape_text(want)), {}, "internal"), k);
+    }
+    if (same) {
+      for (const auto& x : s.tensors) {
+        if (x.origin != model::Origin::Input) continue;
+        if (x.name.starts_with("received") && a.slicer && k > 0) {
+          known[x.id] = a.slicer->interface(k).receives[static_cast<std::size_t>(std::stoi(x.name.substr(8)))];
+          continue;
+        }
+        for (const auto& y : t.tensors)
+          if (y.origin == model::Origin::Input && y.name == x.name) known[x.id] = y.id;
+      }
+      if (auto unlike = same->compare(s, known, returns))
+        return faulty(failure(fmt::format("generated stage {} does not compute what the original does: {}", k, unlike->what), unlike->where, "internal"), k);
     }
     out.held.push_back(std::move(names));
   }

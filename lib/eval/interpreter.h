@@ -84,6 +84,8 @@ class Signature {
   Bound bind(Interpreter&, const CallInfo&) const;
   const std::string& name() const { return name_; }
   int index(std::string_view parameter) const;       ///< -1: none
+  std::size_t size() const { return params_.size(); }
+  const std::string& parameter(std::size_t i) const { return params_[i].name; }
 
  private:
   struct Param { std::string name; std::string literal; bool has_default = false, keyword_only = false; };

@@ -132,6 +132,7 @@ struct Op {
   std::vector<std::int64_t> sizes;       ///< Split
   std::vector<SizeArg> size_args;
   std::vector<ScalarArg> scalar_args;
+  std::string constants;                 ///< arguments that are no tensors, "name=value;…", without those that only set sizes of the result
   double flops = 0;
   std::string random;                    ///< "" or how it draws: "dropout", "rand": matters for RNG streams
   std::string note;                      ///< Opaque: why

@@ -77,8 +77,10 @@ struct TpEdits {
   std::vector<Refusal> refusals;
 };
 
-/// `target`: whose layers the text uses (rules/targets); without one, those of shardwright.parallel.
-TpEdits tp_edits(const model::Trace&, const sharding::Result&, const support::SourceManager&, const rules::Database&, const rules::Target* target = nullptr);
+/// `target`: whose layers the text uses (rules/targets); without one, those of shardwright.parallel. `other`: the model at another
+/// batch size; what is written for a size has to be right there, too.
+TpEdits tp_edits(const model::Trace&, const sharding::Result&, const support::SourceManager&, const rules::Database&, const rules::Target* target = nullptr,
+                 const model::Trace* other = nullptr);
 
 /// Text of a source range with all TP edits of the current variant applied (and child classes renamed).
 /// With replacements: what lies in their ranges is theirs, edits around them (a wrap of a call whose arguments are replaced) stay.

@@ -122,16 +122,23 @@ Layout Context::layout(TensorId t, int dim, int axis) const {
   return l;
 }
 
-std::optional<double> Context::local(const Sym* s) const {
+namespace {
+
+/// Value of a Sym whose sizes of tensors are what `size` says. `again`: a computation that is not known by its operator is only
+/// the same when nothing in it changes.
+template <class Size, class Settled>
+std::optional<double> value_of(const Sym* s, const Size& size, const Settled& settled, bool again) {
   if (!s) return std::nullopt;
+  if (auto v = settled(s)) return v;
+  auto of = [&](const Sym* k) { return value_of(k, size, settled, again); };
   auto binary = [&](auto f) -> std::optional<double> {
-    auto a = local(s->a), b = local(s->b);
+    auto a = of(s->a), b = of(s->b);
     if (!a || !b) return std::nullopt;
     return f(*a, *b);
   };
   switch (s->kind) {
     case Sym::Const: return s->value;
-    case Sym::Dim: return static_cast<double>(local_size(s->tensor, s->dim));
+    case Sym::Dim: return size(s->tensor, s->dim);
     case Sym::Add: return binary([](double a, double b) { return a + b; });
     case Sym::Sub: return binary([](double a, double b) { return a - b; });
     case Sym::Mul: return binary([](double a, double b) { return a * b; });
@@ -142,18 +149,37 @@ std::optional<double> Context::local(const Sym* s) const {
     case Sym::Min: return binary([](double a, double b) { return std::min(a, b); });
     case Sym::Max: return binary([](double a, double b) { return std::max(a, b); });
     case Sym::Neg: {
-      auto a = local(s->a);
+      auto a = of(s->a);
       return a ? std::optional<double>(-*a) : std::nullopt;
     }
     case Sym::Other: break;
   }
-  // Something computed that cannot be computed again: the same when nothing in it changes.
+  if (!again) return std::nullopt;
   for (const Sym* k : {s->a, s->b}) {
     if (!k) continue;
-    auto v = local(k);
+    auto v = of(k);
     if (!v || *v != k->value) return std::nullopt;
   }
   return s->value;
+}
+
+double dimension(const std::vector<std::int64_t>& shape, int dim) { return dim >= 0 && static_cast<std::size_t>(dim) < shape.size() ? static_cast<double>(shape[static_cast<std::size_t>(dim)]) : 1; }
+
+}  // namespace
+
+std::optional<double> Context::local(const Sym* s) const {
+  return value_of(s, [&](TensorId t, int dim) { return dimension(result.local_shape(trace, t), dim); },
+                  [&](const Sym* k) { return settled.count(k) ? std::optional<double>(k->value) : std::nullopt; }, true);
+}
+
+std::optional<double> Context::full_there(const Sym* s) const {
+  if (!other) return std::nullopt;
+  return value_of(s, [&](TensorId t, int dim) { return dimension(other->tensor(t).shape, dim); }, [](const Sym*) { return std::optional<double>(); }, false);
+}
+
+std::optional<double> Context::local_there(const Sym* s) const {
+  if (!other) return std::nullopt;
+  return value_of(s, [&](TensorId t, int dim) { return dimension(result.local_shape(*other, t), dim); }, [&](const Sym* k) { return settled.count(k) ? full_there(k) : std::nullopt; }, false);
 }
 
 int Context::axis_in(const Sym* s) const {

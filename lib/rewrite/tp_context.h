@@ -73,6 +73,8 @@ class Context {
   const rules::Target& target;
   const int tp;
   const Index index;
+  const model::Trace* other = nullptr;                ///< at another batch size: the same tensors with other sizes
+  std::set<const Sym*> settled;                       ///< values whose computation was edited so that ranks get the full value
   TpEdits out;
 
   // ---- placements --------------------------------------------------------------------------------------------------
@@ -82,6 +84,9 @@ class Context {
   Layout layout(TensorId t, int dim, int axis) const;   ///< of an axis that the tensor has but is not cut on
   /// Value of a Sym when sharded dimensions are local; nullopt: it cannot be computed again.
   std::optional<double> local(const Sym* s) const;
+  /// The same at the other batch size, and the full value there; nullopt also where there is no other batch size.
+  std::optional<double> local_there(const Sym* s) const;
+  std::optional<double> full_there(const Sym* s) const;
   /// A chosen axis that a Sym depends on; -1: none.
   int axis_in(const Sym* s) const;
   std::string axis_name(int axis) const;

@@ -39,10 +39,11 @@ void resize_fills(tp::Context& ctx, std::vector<tp::Need>& needs) {
 
 }  // namespace
 
-TpEdits tp_edits(const model::Trace& trace, const sharding::Result& result, const support::SourceManager& sources, const rules::Database& rules, const rules::Target* target) {
+TpEdits tp_edits(const model::Trace& trace, const sharding::Result& result, const support::SourceManager& sources, const rules::Database& rules, const rules::Target* target, const model::Trace* other) {
   static const rules::Target ours;
   tp::Context ctx(trace, result, sources, rules, target ? *target : ours);
   if (result.tp <= 1) return {};
+  if (other && other->tensors.size() == trace.tensors.size()) ctx.other = other;   // the same tensors, one by one
   auto needs = needs_of(result);
   tp::Layers layers(ctx);
   layers.perform(needs);

@@ -20,6 +20,7 @@ class Sizes {
   }
 
   void run() {
+    quotients();
     for (const auto& op : ctx_.trace.ops) {
       if (op.frame < 0 || ctx_.trace.frame(op.frame).init || layers_.absorbing(op) >= 0) continue;
       for (const auto& a : op.size_args) size(op, a);
@@ -39,10 +40,43 @@ class Sizes {
       have = *v;
     }
     double n = static_cast<double>(need);
-    if (have == n) return Fit::Keep;
-    if (have == n * ctx_.tp) return Fit::Divide;
-    if (have * ctx_.tp == n) return Fit::Multiply;
-    return Fit::Bad;
+    const Fit f = have == n ? Fit::Keep : have == n * ctx_.tp ? Fit::Divide : have * ctx_.tp == n ? Fit::Multiply : Fit::Bad;
+    return holds_there(f, sym, n / static_cast<double>(value)) ? f : Fit::Bad;
+  }
+
+  /// Whether what is written for a value (`share` of it on each rank) is right at the other batch size, too: a quotient of a local
+  /// size can be the right number by chance.
+  bool holds_there(Fit f, const Sym* sym, double share) const {
+    const auto local = ctx_.local_there(sym), full = ctx_.full_there(sym);
+    if (!local || !full) return true;
+    const double written = f == Fit::Divide ? std::floor(*local / ctx_.tp) : f == Fit::Multiply ? *local * ctx_.tp : *local;
+    return std::abs(written - *full * share) < 1e-9 * std::max(1.0, std::abs(written));
+  }
+
+  /// n // heads where n is local and heads is a number: n // (heads // tp) is the whole quotient whatever n is; (n // heads) * tp
+  /// is it only where heads divides n.
+  bool divides(const Sym* sym) const {
+    if (!sym || sym->kind != Sym::FloorDiv || !sym->a || !sym->b || ctx_.axis_in(sym->a) < 0 || ctx_.axis_in(sym->b) >= 0) return false;
+    const auto a = ctx_.local(sym->a), b = ctx_.local(sym->b);
+    if (!a || !b || *b != sym->b->value || std::fmod(*b, ctx_.tp) != 0) return false;
+    return std::floor(*a / (*b / ctx_.tp)) == sym->value && std::floor(*a / *b) != sym->value;
+  }
+
+  bool divide_divisor(FrameId frame, const Expr* e, const Sym* sym) {
+    if (e->kind != ExprKind::Binary || e->text != "//" || !ctx_.editable(frame, e)) return false;
+    const Expr* divisor = e->kids[1];
+    const bool parens = binds_looser_than_product(divisor);
+    return ctx_.wrap(frame, divisor, Purpose::Size, parens ? "((" : "(", std::string(parens ? ")" : "") + " // tp_size())", {"tp_size"}, ctx_.axis_in(sym->a), "the divisor of a local size");
+  }
+
+  /// `batch = n // heads`: written so that batch is the full size.
+  void quotients() {
+    for (const auto& w : ctx_.trace.var_writes) {
+      if (w.frame < 0 || w.step < 0 || ctx_.trace.frame(w.frame).init || !divides(w.value.sym)) continue;
+      const Stmt* st = ctx_.trace.step(w.step).stmt;
+      const bool assigned = st && st->kind == StmtKind::Assign && st->targets.size() == 1 && st->targets[0]->kind == ExprKind::Name && st->value;
+      if (assigned && divide_divisor(w.frame, st->value, w.value.sym)) ctx_.settled.insert(w.value.sym);
+    }
   }
 
   int axis_near(const Op& op, const std::vector<const Sym*>& syms) const {
@@ -70,12 +104,13 @@ class Sizes {
                 fmt::format("the size {} here has to become {} on each rank and cannot be written so", value, need));
   }
 
-  void apply(const Op& op, const Expr* e, Fit f, int axis, std::int64_t value, std::int64_t need) {
+  void apply(const Op& op, const Expr* e, Fit f, const Sym* sym, int axis, std::int64_t value, std::int64_t need) {
     FrameId frame = frame_of(op, e);
     if (f == Fit::Keep) {
       if (frame >= 0) ctx_.keep(frame, e, e->outer, Purpose::Size);
       return;
     }
+    if (frame >= 0 && divides(sym) && static_cast<double>(need) == sym->value && divide_divisor(frame, e, sym)) return;
     if (f == Fit::Bad || frame < 0) return bad(op, e, axis, value, need);
     bool parens = binds_looser_than_product(e);
     ctx_.wrap(frame, e, Purpose::Size, parens ? "(" : "", std::string(parens ? ")" : "") + (f == Fit::Divide ? " // tp_size()" : " * tp_size()"), {"tp_size"}, axis,
@@ -110,7 +145,7 @@ class Sizes {
             shape(op, k, values, syms, needed, at, count - plain, split);
             at += count - plain;
           } else {
-            apply(op, k, fits[at - from], ax, values[at], needed[at]);
+            apply(op, k, fits[at - from], syms[at], ax, values[at], needed[at]);
             ++at;
           }
         }
@@ -240,7 +275,7 @@ class Sizes {
     if (several) return shape(op, a.expr, a.values, syms, needed, 0, a.values.size(), a.role == Role::SplitSizes);
     Fit f = fit(a.values[0], syms[0], needed[0]);
     int ax = axis_near(op, syms);
-    if (a.expr) apply(op, a.expr, f, ax, a.values[0], needed[0]);
+    if (a.expr) apply(op, a.expr, f, syms[0], ax, a.values[0], needed[0]);
     else if (f != Fit::Keep && starred(op, a, f, ax, needed[0])) return;
     else if (f != Fit::Keep && !(op.module >= 0 && layers_.of(op.module).form != LayerPlan::None)) bad(op, nullptr, ax, a.values[0], needed[0]);
   }
@@ -340,12 +375,12 @@ class Sizes {
     if (!a.sym) return;
     auto have = ctx_.local(a.sym);
     FrameId frame = a.expr ? frame_of(op, a.expr) : -1;
-    if (have && *have == a.value) {
+    if (have && *have == a.value && holds_there(Fit::Keep, a.sym, 1)) {
       if (frame >= 0) ctx_.keep(frame, a.expr, a.expr->outer, Purpose::Size);
       return;
     }
     int axis = ctx_.axis_in(a.sym);
-    if (frame >= 0 && have && *have * ctx_.tp == a.value) {
+    if (frame >= 0 && have && *have * ctx_.tp == a.value && holds_there(Fit::Multiply, a.sym, 1)) {
       bool parens = binds_looser_than_product(a.expr);
       ctx_.wrap(frame, a.expr, Purpose::Size, parens ? "((" : "(", std::string(parens ? ")" : "") + " * tp_size())", {"tp_size"}, axis, "a value computed from the full size");
       return;

@@ -103,7 +103,7 @@ Result place_axes(const Trace& trace, const Options& options, AxisTable& table, 
   r.tensors = table.tensors;
   if (options.tp > 1)
     for (int a : chosen) r.axes[index(a)].chosen = true;
-  assign_states(trace, table, r);
+  assign_states(trace, options, table, r);
   if (options.tp > 1) report_fallbacks(trace, table, wanted, r);
   return r;
 }

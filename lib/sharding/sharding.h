@@ -2,6 +2,7 @@
 // over tp, and what that means for every tensor and every operation. Reads the trace only.
 #pragma once
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -88,6 +89,8 @@ struct Options {
   std::string objective = "split";            ///< split | time | memory
   std::vector<std::string> keep_replicated;   ///< FQN patterns pinned by the user or the plan
   std::string device;                         ///< name of the profile, for messages
+  /// Types of layers whose parallel form sums the gradients of its arguments itself: what goes into one is not left partial before it.
+  std::set<std::string> copy_arguments;
 };
 
 struct Result {

@@ -58,7 +58,7 @@ bool is_dropout(const Op& op) {
 
 class Placer {
  public:
-  Placer(const Trace& trace, const AxisTable& table, Result& result) : trace_(trace), table_(table), result_(result) {}
+  Placer(const Trace& trace, const Options& options, const AxisTable& table, Result& result) : trace_(trace), options_(options), table_(table), result_(result) {}
 
   void run() {
     varying();
@@ -235,13 +235,18 @@ class Placer {
       for (std::size_t k = 0; k < op.inputs.size(); ++k)
         if (is_entry(trace_, table_, op, k, a)) partial[op.inputs[k].tensor].push_back({op.id, static_cast<int>(k)});
     }
+    std::set<TensorId> copied;
+    for (const auto& call : trace_.calls)
+      if (call.module >= 0 && options_.copy_arguments.count(trace_.module(call.module).type))
+        for (const auto& a : call.arguments)
+          for (TensorId t : model::tensors_of(a)) copied.insert(t);
     for (auto op = trace_.ops.rbegin(); op != trace_.ops.rend(); ++op) {
       if (context_[index(op->id)] >= 0 || in_custom_function(*op) || op->prim == Prim::Opaque) continue;
       bool push = !op->outputs.empty();
       bool any = false;
       for (TensorId t : op->outputs) {
         const Tensor& out = trace_.tensor(t);
-        if (out.from_input || !only_partial(t, partial)) push = false;
+        if (out.from_input || copied.count(t) || !only_partial(t, partial)) push = false;
         any = any || partial.count(t) > 0;
       }
       if (!push || !any) continue;
@@ -256,7 +261,7 @@ class Placer {
     }
     for (auto& [t, edges] : partial) {
       std::sort(edges.begin(), edges.end());
-      if (trace_.tensor(t).origin == Origin::Parameter && only_partial(t, partial)) {
+      if (trace_.tensor(t).origin == Origin::Parameter && !copied.count(t) && only_partial(t, partial)) {
         result_.states[index(t)] = State::R;
         result_.grad_summed.push_back(t);
         continue;
@@ -285,6 +290,7 @@ class Placer {
   }
 
   const Trace& trace_;
+  const Options& options_;
   const AxisTable& table_;
   Result& result_;
   std::vector<std::vector<Edge>> uses_;
@@ -294,6 +300,6 @@ class Placer {
 
 }  // namespace
 
-void assign_states(const Trace& trace, const AxisTable& table, Result& result) { Placer(trace, table, result).run(); }
+void assign_states(const Trace& trace, const Options& options, const AxisTable& table, Result& result) { Placer(trace, options, table, result).run(); }
 
 }  // namespace shardwright::sharding

@@ -5,6 +5,6 @@
 namespace shardwright::sharding {
 
 /// Fills states, axis_of, conversions, grad_summed and sharded_random of `result`; its axes and tensors are set already.
-void assign_states(const model::Trace&, const AxisTable&, Result& result);
+void assign_states(const model::Trace&, const Options&, const AxisTable&, Result& result);
 
 }  // namespace shardwright::sharding

@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include <fmt/format.h>
+
 #include "eval/torch/domain.h"
 
 namespace shardwright::eval::torch {
@@ -244,6 +246,7 @@ Value Domain::execute(const rules::OpRule& rule, const std::string& qualified, C
     }
   }
   static const std::set<std::string> numbers_enter{"masked_fill", "clamp", "fill_", "where", "tensor", "add", "rsub", "baddbmm"};   // the others take sizes, too, and say themselves what enters
+  note_constants(c, before);
   if (in.trace.ops.size() > before && (rule.compute.empty() || numbers_enter.count(rule.compute))) note_numbers(c, before);
   if (c.inplace && result.is(Kind::Tensor) && !c.args.values.empty() && c.args.values[0].is(Kind::Tensor)) {
     Value target = c.args.values[0];
@@ -274,6 +277,51 @@ void Domain::note_numbers(Call& c, std::size_t first) {
       if (!known(s.sym)) in.trace.ops.back().scalar_args.push_back(s);
   };
   for (std::size_t i = 0; i < c.args.values.size(); ++i) note(c.args.values[i], i < c.args.exprs.size() ? c.args.exprs[i] : nullptr);
+}
+
+namespace {
+
+void constant_text(const Value& v, std::string& out) {
+  switch (v.kind()) {
+    case Kind::Bool: case Kind::Int: case Kind::Float: out += fmt::format("{:.9g}", v.as_double()); break;
+    case Kind::Str: out += v.str(); break;
+    case Kind::Tuple: case Kind::List:
+      out += '(';
+      for (const Value& x : v.as<SeqObj>()->items) constant_text(x, out), out += ',';
+      out += ')';
+      break;
+    default: break;
+  }
+}
+
+}  // namespace
+
+/// What besides tensors decided the operations recorded since `first`, as text. Numbers that set a result's sizes are left out:
+/// the shape says them, and they differ between the whole and one rank.
+void Domain::note_constants(const Call& c, std::size_t first) {
+  static const std::set<std::string_view> sizes{"groups", "num_groups", "normalized_shape", "size", "shape", "num_classes", "dtype", "requires_grad", "training"};
+  static const std::set<std::string_view> fills{"fill_value", "low", "high", "diagonal", "mean", "std", "data", "base", "value"};
+  if (in.trace.ops.size() == first) return;
+  std::string all;
+  bool written = false;
+  for (std::size_t o = first; o < in.trace.ops.size(); ++o) {
+    model::Op& op = in.trace.ops[o];
+    if (!op.constants.empty() || op.prim == Prim::Reshape || op.prim == Prim::Split) continue;
+    if (op.prim == Prim::Labelled && !op.size_args.empty()) continue;
+    if (!written) {
+      written = true;
+      for (std::size_t i = 0; i < c.args.values.size() && i < c.signature.size(); ++i) {
+        const std::string& name = c.signature.parameter(i);
+        if (op.prim == Prim::Create ? !fills.count(name) : sizes.count(name) > 0) continue;
+        std::string text;
+        constant_text(c.args.values[i], text);
+        if (!text.empty()) all += name + "=" + text + ";";
+      }
+      if (op.prim != Prim::Create)
+        for (const Value& v : c.args.rest) constant_text(v, all), all += ',';
+    }
+    op.constants = all;
+  }
 }
 
 Value Domain::elementwise(Call& c, const std::vector<std::string>& params, Linearity linearity, std::optional<DType> dtype) {

@@ -146,6 +146,7 @@ class Domain final : public TensorHooks {
   TensorId cast(const std::string& name, const Site& site, TensorId t, DType dtype, const program::Expr* operand = nullptr);
   /// Element-wise over operands (tensors or numbers), broadcast.
   void note_numbers(Call& c, std::size_t first);
+  void note_constants(const Call& c, std::size_t first);
   Value elementwise(Call& c, const std::vector<std::string>& params, model::Linearity linearity, std::optional<DType> dtype = {});
   Value elementwise(const Call& c, const std::string& name, const std::vector<Value>& operands, const std::vector<std::string>& params,
                     const std::vector<const program::Expr*>& exprs, model::Linearity linearity, std::optional<DType> dtype);

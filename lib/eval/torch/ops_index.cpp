@@ -3,6 +3,8 @@
 // A key is read from left to right: integers drop a dimension (needed whole), slices keep it (needed whole, unless they take
 // everything), None adds one, an Ellipsis stands for the rest, tensors of integers or booleans gather (all indexed dimensions
 // needed whole, the index's own dimensions take their place).
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "eval/torch/compute.h"
@@ -149,6 +151,17 @@ Key read_key(Domain& d, TensorId t, const Value& key, const program::Expr* site)
   return k;
 }
 
+/// The key's numbers, for Op::constants.
+std::string text_of(const std::vector<Item>& items) {
+  std::string out;
+  for (const Item& i : items)
+    if (i.kind == Item::Int) out += std::to_string(i.start) + ",";
+    else if (i.kind == Item::Slice && !i.all) out += std::to_string(i.start) + ":" + std::to_string(i.stop) + ":" + std::to_string(i.step) + ",";
+    else if (i.kind == Item::New) out += "None,";
+    else out += i.kind == Item::Slice ? ":," : "[],";
+  return out;
+}
+
 /// Adds dimensions for None entries, in one Reshape.
 TensorId add_new(Domain& d, const std::string& name, const Site& site, TensorId t, const std::vector<std::size_t>& positions) {
   if (positions.empty()) return t;
@@ -175,6 +188,7 @@ TensorId basic(Domain& d, const Site& site, TensorId t, const std::vector<Item>&
     Build b(d, "torch.Tensor.__getitem__", Prim::Labelled, site);
     b.view = true;
     b.op.linearity = Linearity::Linear;
+    b.op.constants = text_of(items);
     std::vector<int> labels = b.fresh(t), out;
     Out o{{}, source.dtype, {}};
     std::size_t at = 0;
@@ -272,6 +286,7 @@ Value Domain::getitem(Interpreter&, const Value& object, const Value& key, const
   Shape picked = broadcast(shapes, site_expr);
   Build b(*this, "torch.Tensor.__getitem__", Prim::Labelled, site);
   b.op.linearity = Linearity::Linear;
+  b.op.constants = text_of(k.items);
   std::vector<int> labels = b.fresh(base), index_labels;
   for (std::size_t w : where) block(b, labels[w], "index");
   for (std::int64_t n : picked) index_labels.push_back(b.label(n));
@@ -349,6 +364,7 @@ void Domain::setitem(Interpreter&, const Value& object, const Value& key, const 
   }
   const model::Tensor source = tensor(t);
   Build b(*this, "torch.Tensor.__setitem__", Prim::Labelled, site);
+  b.op.constants = text_of(k.items) + (v.is(Kind::Tensor) ? "" : fmt::format("{:.9g}", v.is_number() ? v.as_double() : 0));
   std::vector<int> labels = b.fresh(t), part;  // part: labels of the assigned region
   Shape part_shape;
   std::size_t at = 0;

@@ -45,7 +45,7 @@ Value region(Domain& d, CallInfo& info) {
   const std::string kind = d.in.to_str(b[0]);
   TensorId t = d.id(x);
   Shape shape = d.shape(t);
-  if (shape.empty()) return x;
+  if (shape.empty()) return kind == "gather" || kind == "scatter" ? x : d.wrap(record(d, kind, t, std::move(shape), info.call));
   const std::int64_t rank = static_cast<std::int64_t>(shape.size());
   std::int64_t dim = d.integer(b[2]).value_or(-1);
   if (dim < -rank || dim >= rank) dim = rank - 1;

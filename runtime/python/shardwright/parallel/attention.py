@@ -98,7 +98,11 @@ class ParallelMultiheadAttention(nn.Module):
         return F.linear(q_in, wq, bq), F.linear(k_in, wk, bk), F.linear(v_in, wv, bv)
 
     def _local_mask(self, mask, batch):
-        """attn_mask as (1 or batch, 1 or local heads, L, S)."""
+        """attn_mask as (1 or batch, 1 or local heads, L, S). A mask of every head may come whole or as this rank's heads."""
+        if mask.dim() == 3 and tp_size() > 1 and mask.shape[0] == batch * self.num_heads_per_rank:
+            return mask.view(batch, self.num_heads_per_rank, *mask.shape[1:])
+        if mask.requires_grad:   # every rank's heads add to its gradient
+            mask = _C.copy_to(mask, tp_group())
         if mask.dim() == 2:
             return mask.unsqueeze(0).unsqueeze(0)
         if mask.dim() != 3 or mask.shape[0] != batch * self.num_heads:
@@ -125,6 +129,8 @@ class ParallelMultiheadAttention(nn.Module):
             value = key if same_kv else value.transpose(0, 1)
         length, batch, _ = query.shape
         q, k, v = self._project(query, key, value)
+        if key_padding_mask is not None and key_padding_mask.requires_grad:
+            key_padding_mask = _C.copy_to(key_padding_mask, tp_group())
         heads, width = self.num_heads_per_rank, self.head_dim
         if self.bias_k is not None:
             k = torch.cat([k, self.bias_k.expand(1, batch, -1)])

@@ -57,7 +57,7 @@ def parse(name, text) -> Input:
 
 def larger(inputs: list[Input]) -> list[Input]:
     """The same inputs at a second batch size: sizes marked "?" doubled; without any, dimension 0 of every input that has the
-    first shaped input's size there."""
+    first shaped input's size there. Dimension 0 gets one more: what is right at even sizes only would not show."""
     shaped = [i for i in inputs if i.expression is None and i.shape]
     marked = any(any(i.changeable) for i in shaped)
     batch = shaped[0].shape[0] if shaped else 0
@@ -66,8 +66,8 @@ def larger(inputs: list[Input]) -> list[Input]:
         if i.expression is not None or not i.shape:
             return i
         if marked:
-            return dataclasses.replace(i, shape=tuple(2 * s if c else s for s, c in zip(i.shape, i.changeable)))
-        return dataclasses.replace(i, shape=(2 * batch, *i.shape[1:])) if i.shape[0] == batch else i
+            return dataclasses.replace(i, shape=tuple(2 * s + (k == 0) if c else s for k, (s, c) in enumerate(zip(i.shape, i.changeable))))
+        return dataclasses.replace(i, shape=(2 * batch + 1, *i.shape[1:])) if i.shape[0] == batch else i
 
     return [grow(i) for i in inputs]
 

@@ -72,6 +72,7 @@ support::Expected<ConvertOutcome> convert(const ConvertRequest& request, support
     if (!splits && request.plan.grid.tp > 1 && request.plan.grid.pp == 1) {
       support::Diagnostic d = failure(fmt::format("nothing in this model can be split over {} tensor-parallel ranks, and --pp is 1: there is nothing to generate", request.plan.grid.tp), {}, "fallback");
       for (const auto& f : plan.fallbacks) d.notes.push_back({{}, f.where + ": " + f.reason});
+      for (const auto& f : a.sharding.whole) d.notes.push_back({f.where, f.message});
       return d;
     }
     return std::nullopt;

@@ -239,6 +239,10 @@ support::Expected<std::vector<File>> directory_files(const PackageInput& in) {
   std::vector<std::string> falls;
   for (const auto& f : in.fallbacks) falls.push_back("- " + f);
   d.set("fallback_rows", list_of(falls));
+  std::vector<std::string> whole;
+  if (!in.sharding.whole.empty()) whole = {"", "## Matrices that every rank holds whole", ""};
+  for (const auto& f : in.sharding.whole) whole.push_back("- " + f.message);
+  d.set("whole_rows", list_of(whole));
   return std::vector<File>{{"train.py", render(in, "train.py.mustache", d), true},
                            {"run.sh", render(in, "run.sh.mustache", d), true},
                            {"conf/config.yaml", render(in, "config.yaml.mustache", d)},

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <tuple>
 
 #include "sharding/choose.h"
 #include "sharding/states.h"
@@ -96,6 +97,70 @@ void report_fallbacks(const Trace& trace, const AxisTable& table, const std::vec
   }
 }
 
+/// Does the operation multiply by it and sum?
+bool multiplies(const model::Op& op, std::size_t operand) {
+  if (op.prim != model::Prim::Labelled || operand >= op.in.size()) return false;
+  for (int l : op.in[operand]) {
+    if (l < 0 || std::any_of(op.out.begin(), op.out.end(), [&](const auto& o) { return std::count(o.begin(), o.end(), l) > 0; })) continue;
+    for (std::size_t k = 0; k < op.in.size(); ++k)
+      if (k != operand && std::count(op.in[k].begin(), op.in[k].end(), l) > 0) return true;
+  }
+  return false;
+}
+
+void report_whole(const Trace& trace, const AxisTable& table, Result& r) {
+  std::set<TensorId> said;
+  for (const Fallback& f : r.fallbacks)
+    for (TensorId p : r.axes[index(f.axis)].parameters) said.insert(p);
+  std::set<TensorId> matrices;
+  for (const auto& op : trace.ops)
+    for (std::size_t k = 0; k < op.inputs.size(); ++k) {
+      if (op.inputs[k].tensor < 0 || !multiplies(op, k)) continue;
+      // Or what is made of one before it multiplies: a normalised weight.
+      std::vector<TensorId> open{op.inputs[k].tensor};
+      while (!open.empty()) {
+        const TensorId t = open.back();
+        open.pop_back();
+        const auto& x = trace.tensor(t);
+        if (x.origin == model::Origin::Parameter) {
+          if (x.shape.size() > 1 && r.axis_of[index(t)] < 0) matrices.insert(t);
+        } else if (x.from_parameter && !x.from_input && x.producer >= 0) {
+          for (const auto& o : trace.op(x.producer).inputs)
+            if (o.tensor >= 0) open.push_back(o.tensor);
+        }
+      }
+    }
+  std::map<int, std::vector<TensorId>> by_axis;
+  for (TensorId t : matrices) {
+    if (said.count(t)) continue;
+    // Best is a reason with a place. The axis that the fewest share is the one that is this matrix's own matter: not the stream that
+    // runs through the model.
+    const Axis* best = nullptr;
+    for (int a : table.of_tensor[index(t)]) {
+      const Axis& x = r.axes[index(a)];
+      if (x.size < 2) continue;
+      if (best == nullptr || std::tuple(!x.where.valid(), x.parameters.size(), -x.size) < std::tuple(!best->where.valid(), best->parameters.size(), -best->size)) best = &x;
+    }
+    by_axis[best ? best->id : -1].push_back(t);
+  }
+  for (const auto& [a, list] : by_axis) {
+    Fallback f;
+    f.axis = a;
+    std::string names;
+    for (std::size_t i = 0; i < list.size() && i < 3; ++i) names += (i ? ", " : "") + trace.tensor(list[i]).name;
+    if (list.size() > 3) names += " and " + std::to_string(list.size() - 3) + " more";
+    f.message = names + ": ";
+    if (a < 0) {
+      f.message += "no dimension can be followed";
+    } else {
+      const Axis& x = r.axes[index(a)];
+      f.where = x.where;
+      f.message += "the axis of size " + std::to_string(x.size) + " is not split: " + (x.legal ? "it meets an axis that is split, or costs more than it gains" : x.why_not);
+    }
+    r.whole.push_back(std::move(f));
+  }
+}
+
 Result place_axes(const Trace& trace, const Options& options, AxisTable& table, const std::vector<int>& chosen, const std::vector<int>& wanted) {
   Result r;
   r.tp = options.tp;
@@ -104,7 +169,10 @@ Result place_axes(const Trace& trace, const Options& options, AxisTable& table, 
   if (options.tp > 1)
     for (int a : chosen) r.axes[index(a)].chosen = true;
   assign_states(trace, options, table, r);
-  if (options.tp > 1) report_fallbacks(trace, table, wanted, r);
+  if (options.tp > 1) {
+    report_fallbacks(trace, table, wanted, r);
+    report_whole(trace, table, r);
+  }
   return r;
 }
 

@@ -102,6 +102,7 @@ struct Result {
   std::vector<Conversion> conversions;        ///< in order of op
   std::vector<TensorId> grad_summed;          ///< replicated parameters whose gradient is summed over tp after backward
   std::vector<Fallback> fallbacks;
+  std::vector<Fallback> whole;                ///< matrices that every rank holds whole, and why: by the reason, fallbacks' left out
   std::vector<OpId> sharded_random;           ///< operations that draw random numbers for a sharded tensor: a stream per rank
   std::vector<std::string> errors;            ///< place(): names that no axis answers to
 

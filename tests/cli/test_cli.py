@@ -324,6 +324,16 @@ class Convert(Case):
         self.bad("convert", "net.py:Net", *ARGS, *INPUT, "--tp", 7, "-o", "out", says=["nothing in this model can be split over 7", "values of tp that do"])
         self.assertFalse((self.dir / "out").exists())
 
+    def test_what_stays_whole_is_named(self):
+        self.write("normed.py", "import torch\nfrom torch import nn\n\n\nclass Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+                   "        self.up, self.down, self.norm = nn.Linear(16, 32), nn.Linear(32, 16), nn.LayerNorm(32)\n"
+                   "        self.a, self.b = nn.Linear(16, 64), nn.Linear(64, 16)\n\n    def forward(self, x):\n        return self.b(self.a(x).relu()) + self.down(self.norm(self.up(x)))\n")
+        self.good("convert", "normed.py:Net", "--input", "x=f32[2,3,16]", "--tp", 2, "-o", "normed")
+        readme = (self.dir / "normed" / "README.md").read_text()
+        self.assertIn("up.weight", readme)
+        self.assertIn("the axis of size 32 is not split: norm", readme)
+        self.assertNotIn("a.weight:", readme)
+
     def test_second_run_diff_and_hand_changes(self):
         done = self.good("convert", self.GPT, "--tp", 2, "--pp", 2, "-o", "out", "--diff")
         self.assertIn("+++ ", done.stdout)

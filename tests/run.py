@@ -44,6 +44,7 @@ def main():
         ("models in C++", [python, "tests/cxx/check_cxx.py", "--binary", a.binary, "--verify", *(["all"] if a.all else ["gpt"])]),
         ("target onescience: handoff and files", [python, "-m", "unittest", "discover", "-s", "tests/onescience", "-p", "test_*.py"]),
         ("target onescience: stages against the originals", [python, "tests/onescience/check_stages.py", "--binary", a.binary, "--corpus", a.corpus, *([] if a.all else ["--ci"])]),
+        ("target megatron: stages in Megatron-Core's own schedule", [python, "tests/onescience/check_megatron.py", "--binary", a.binary, *([] if a.all else ["--ci"])]),
         ("target onescience: the generated training directory", [python, "tests/onescience/check_training.py", "--binary", a.binary]),
     ]
     if a.all:

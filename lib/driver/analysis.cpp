@@ -8,6 +8,7 @@
 #include <set>
 
 #include "cxx/load.h"
+#include "model/shape.h"
 #include "rules/target.h"
 #include "support/files.h"
 
@@ -72,9 +73,36 @@ bool can_emit(const model::Trace& t, const pipeline::Cut& c, void* data) {
   return why.empty();
 }
 
+/// A target whose trainer sums gradients over the first and the last stage only: why these stages cannot do, "" when they can.
+/// `cut` is the one to move.
+std::string unsummed(const model::Trace& t, const pipeline::Partition& p, const rules::Target* target, int& cut) {
+  if (!target || target->stage_tied.empty()) return "";
+  const int last = static_cast<int>(p.cuts.size());
+  for (const auto& [tensor, stages] : p.tied) {
+    if (stages.size() == 2 && stages.front() == 0 && stages.back() == last) continue;
+    std::string list;
+    for (int k : stages) list += (list.empty() ? "" : k == stages.back() ? " and " : ", ") + std::to_string(k);
+    cut = stages.back() != last ? stages.back() : stages.front() != 0 ? stages.front() - 1 : stages[1] - 1;
+    return "parameter " + t.tensor(tensor).name + " is used in stages " + list + ", and target '" + target->name + "' sums gradients over the first and the last stage only (--pp 2 or --target runtime can do it)";
+  }
+  return "";
+}
+
+/// A target whose schedule waits for a gradient of every tensor that it sent: which of these gets none, "" when all do.
+std::string unanswered(const model::Trace& t, const rewrite::StageSlicer& slicer, int stages, const rules::Target* target, int& cut) {
+  for (int k = 0; target && target->plain_sends && k + 1 < stages; ++k)
+    for (model::TensorId id : slicer.interface(k).returns) {
+      const model::Tensor& x = t.tensor(id);
+      if (x.requires_grad && x.from_parameter && model::is_floating(x.dtype)) continue;
+      cut = k;
+      return "a tensor that gets no gradient (" + model::shape_text(x.shape) + " " + std::string(model::short_name(x.dtype)) + ") would be sent, and the schedule of target '" + target->name + "' waits for one";
+    }
+  return "";
+}
+
 /// Chooses cuts that the slicer can write, alone and together. Returns why there are none.
-std::string choose_cuts(const model::Trace& t, pipeline::Options po, rewrite::StageSlicer& slicer, const CutLimits& limits, pipeline::Partition& out,
-                        std::vector<std::pair<std::string, int>>& refused) {
+std::string choose_cuts(const model::Trace& t, pipeline::Options po, rewrite::StageSlicer& slicer, const rules::Target* target, const CutLimits& limits,
+                        pipeline::Partition& out, std::vector<std::pair<std::string, int>>& refused) {
   Expressible expressible{&slicer, {}, limits.banned, limits.whole};
   po.can_emit = can_emit;
   po.can_emit_data = &expressible;
@@ -84,7 +112,9 @@ std::string choose_cuts(const model::Trace& t, pipeline::Options po, rewrite::St
     out = pipeline::partition(t, po);
     if (!out.error.empty()) break;
     int cut = -1;
-    why = slicer.set_partition(out, &cut);
+    why = unsummed(t, out, target, cut);
+    if (why.empty()) why = slicer.set_partition(out, &cut);
+    if (why.empty()) why = unanswered(t, slicer, po.stages, target, cut);
     if (why.empty()) break;
     ++expressible.refused[why];
     const auto& c = out.cuts[static_cast<std::size_t>(cut)];
@@ -202,18 +232,23 @@ support::Expected<bool> plan_again(Analysis& a, const ModelRequest& request, con
       progress("cutting into stages");
       pipeline::Options po;
       po.stages = want.grid.pp;
+      po.copy_parameters = po.stages == 2 || !want.target || want.target->stage_tied.empty();
       std::string why;
       a.slicer.reset();
       if (want.grid.pp > 1 && !a.file.cxx) {   // stages of models in C++ are planned, not written
         a.slicer = std::make_unique<rewrite::StageSlicer>(t, sm, a.other ? &a.other->trace : nullptr);
+        if (want.target && want.target->plain_sends) a.slicer->send_contiguous();
         for (auto s : a.sharding.states) po.varying.push_back(s == sharding::State::V || s == sharding::State::P);
         if (have_pins) {
           auto cuts = plan::cuts_of(pins, t, po);
           if (!cuts) return cuts.error();
           a.partition = pipeline::partition_at(t, po, *cuts);
-          why = a.slicer->set_partition(a.partition);
+          int cut = -1;
+          why = unsummed(t, a.partition, want.target, cut);
+          if (why.empty()) why = a.slicer->set_partition(a.partition);
+          if (why.empty()) why = unanswered(t, *a.slicer, po.stages, want.target, cut);
         } else {
-          why = choose_cuts(t, po, *a.slicer, limits, a.partition, a.refused_cuts);
+          why = choose_cuts(t, po, *a.slicer, want.target, limits, a.partition, a.refused_cuts);
         }
       } else {
         a.partition = pipeline::partition(t, po);
@@ -225,6 +260,12 @@ support::Expected<bool> plan_again(Analysis& a, const ModelRequest& request, con
         return d;
       }
       if (!why.empty()) return support::failure("the stages cannot be written: " + why, {}, "stages");
+      // What crosses, in the order of the tuple that the stages hand on.
+      for (std::size_t k = 0; a.slicer && k < a.partition.cuts.size(); ++k) {
+        auto& live = a.partition.cuts[k].live;
+        const auto tuple = a.slicer->interface(static_cast<int>(k)).returns;
+        if (std::is_permutation(live.begin(), live.end(), tuple.begin(), tuple.end())) live = tuple;
+      }
       progress("deriving the edits");
       if (a.file.cxx) {
         if (want.target && want.target->typed) {

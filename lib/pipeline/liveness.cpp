@@ -185,6 +185,7 @@ bool Liveness::keep_parameters(TensorId t, Clock c, Recompute& how) const {
     if (trace_.tensor(p).origin == Origin::Result) return false;  // an attribute made from parameters by __init__
     if (first_read_[at(p)] < c && trace_.tensor(p).origin == Origin::Parameter) tied += static_cast<double>(bytes(p));
   }
+  if (tied > 0 && !options_.copy_parameters) return false;
   how = {t, Recompute::Parameters, chain_from_[at(t)]};
   return tied + chain_flops_[at(t)] / kFlopsPerByte <= static_cast<double>(bytes(t));
 }

@@ -83,6 +83,8 @@ struct Options {
   void* can_emit_data = nullptr;
   /// By TensorId: true for tensors whose placement over tp is not I (sharded or partial). Empty: all are I.
   std::vector<char> varying;
+  /// Whether a stage may compute something again from parameters that an earlier one reads, too: a copy whose gradient is to be summed.
+  bool copy_parameters = true;
   /// Cuts that must be among the chosen ones (pins): only the clock is compared, with every cut at the same place.
   std::vector<Clock> required;
   /// What "slow" means, per operation: FLOPs + parameter_weight × bytes of the parameters it reads first

@@ -111,6 +111,7 @@ struct StageInterface {
   std::vector<std::string> needs_inputs;    ///< names of forward's inputs it reads
   /// Entries of `receives` that it returns unread, with their place in `returns`: the runtime sends them past the stage.
   std::vector<std::pair<int, int>> passes;
+  std::vector<model::TensorId> tied;        ///< parameters that another stage holds, too
 };
 
 /// Slices __init__ and forward (and the methods between) of the modules that lie on a cut.
@@ -119,6 +120,8 @@ class StageSlicer {
   /// `other`: the same model traced at another batch size (or null): sizes that are the same in both may become numbers.
   StageSlicer(const model::Trace&, const support::SourceManager&, const model::Trace* other = nullptr);
   ~StageSlicer();
+  /// What a stage returns is made contiguous: the library sends it as it is, which other layouts do not allow.
+  void send_contiguous();
   /// Can generation express this cut? Empty: yes; else the reason.
   std::string refuses(const pipeline::Cut&) const;
   /// Fixes the partition that the following calls speak of. Returns why it cannot be written, empty when fine; `refused` is

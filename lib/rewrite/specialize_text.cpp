@@ -251,6 +251,22 @@ std::string indented(const std::string& text, const std::string& in, const std::
   return out;
 }
 
+/// `("tokens.weight", "head.weight"),`: all names of each of these parameters.
+std::string tied_names(const model::Trace& trace, const std::vector<model::TensorId>& tied) {
+  std::string out;
+  if (tied.empty()) return out;
+  const auto named = model::named_tensors(trace, false);
+  for (model::TensorId t : tied) {
+    std::string names;
+    for (const auto& n : named)
+      if (n.ref.tensor == t) names += "\"" + n.fqn + "\", ";
+    if (names.empty()) continue;
+    names.pop_back();
+    out += (out.empty() ? "(" : " (") + names + "),";
+  }
+  return out;
+}
+
 /// All calls of a definition by range.
 std::map<Range, const Expr*, RangeLess> calls_in(const std::vector<Stmt*>& body) {
   std::map<Range, const Expr*, RangeLess> out;
@@ -372,6 +388,22 @@ Printed print_definition(const Variant& v, const Container& c, const std::vector
 
   const bool root = v.module == 0 && c.class_def && v.container == &c;
   const rules::Target& target = *v.target;
+  if (root && init)
+    for (const auto& m : trace.modules)
+      if (auto reserved = target.stage_reserved.find(m.attr); m.parent == 0 && reserved != target.stage_reserved.end()) {
+        tail += "\n" + indentation(sources, c.range.file, init->body.front()->range.begin) + reserved->second + "(" + init->parameters.front().name + ")";
+        p.out.runtime.insert(reserved->second);
+      }
+  std::string tied;   // the names of every parameter that another stage holds, too
+  if (root && stages && !target.stage_tied.empty()) {
+    tied = tied_names(trace, stages->interface(v.stage).tied);
+    if (!tied.empty() && !init) p.out.error = "the class has no __init__ of its own, where parameters that two stages hold can be marked";
+    if (!tied.empty() && init) {
+      const std::string lead = indentation(sources, c.range.file, init->body.front()->range.begin);
+      tail += "\n" + lead + indented(target.text(target.stage_tied_mark), "", {{"copy", v.stage > 0 ? "True" : "False"}});
+      p.out.runtime.insert(target.stage_tied_names.begin(), target.stage_tied_names.end());
+    }
+  }
   if (root && init && !target.config.parameter.empty()) stage_constructor(p, edits, *c.class_def, *init, target, sources);
   support::Range whole = c.range;
   if (v.sliced && stages) {
@@ -416,7 +448,8 @@ Printed print_definition(const Variant& v, const Container& c, const std::vector
     for (const auto& [from, to] : face.passes) passes += (passes.empty() ? "" : ", ") + std::to_string(from) + ": " + std::to_string(to);
     if (!passes.empty()) passes = "passes = {" + passes + "}  # entries of input_tensor that it returns unread: they are sent past this stage";
     if (!names.empty()) names.pop_back();
-    edits.insert_after(c.class_def->body.back()->range.end, "\n\n" + indented(target.text(target.stage_members), in, {{"inputs", names}, {"passes", passes}}));
+    edits.insert_after(c.class_def->body.back()->range.end, "\n\n" + indented(target.text(target.stage_members), in, {{"inputs", names}, {"passes", passes}, {"shares", tied.empty() ? "None" : "True"}}));
+    if (!tied.empty()) edits.insert_after(c.class_def->body.back()->range.end, "\n\n" + indented(target.text(target.stage_tied), in, {{"tied", tied}}));
     for (const auto& n : target.stage_names) p.out.runtime.insert(n);
   }
   if (init == nullptr && !v.init.empty() && v.chain.size() == 1) p.out.error = "the class has no __init__ of its own to add to";

@@ -201,7 +201,11 @@ class Writer {
 
   void finish() {
     std::vector<std::string> v;
-    for (const Slot& s : hi_view_->carried(static_cast<std::size_t>(f_.hi->level))) v.push_back(s.produce);
+    const std::vector<Slot> got = received();
+    for (const Slot& s : hi_view_->carried(static_cast<std::size_t>(f_.hi->level))) {
+      const bool made_here = std::none_of(got.begin(), got.end(), [&](const Slot& x) { return x.tensor == s.tensor; });
+      v.push_back(s.produce + (c_.contiguous && f_.hi->level == 0 && made_here ? ".contiguous()" : ""));
+    }
     if (v.size() == 1 && f_.hi->level == 0) own_line("return (" + v[0] + ",)");
     else if (!v.empty()) own_line(fmt::format("return {}", fmt::join(v, ", ")));
   }

@@ -131,6 +131,7 @@ class Context {
   const Trace& trace;
   const support::SourceManager& sources;
   Facts facts;
+  bool contiguous = false;   ///< what a stage returns is made contiguous
   const FunctionIndex& index(const Function* f) const;
   const FunctionIndex& index(FrameId f) const { return index(trace.frame(f).function); }
   const Layout& layout(const Function* f) const;

@@ -19,6 +19,7 @@ struct StageSlicer::Impl {
   Context context;
   std::vector<CutView> views;
   std::vector<StageSlice> stages;
+  std::vector<std::pair<TensorId, std::vector<int>>> tied;   ///< of the partition
   std::unique_ptr<Use> use;
   mutable std::map<std::pair<int, ModuleId>, std::unique_ptr<InitSlice>> inits;
 
@@ -202,6 +203,8 @@ StageSlicer::StageSlicer(const model::Trace& t, const support::SourceManager& s,
 }
 StageSlicer::~StageSlicer() = default;
 
+void StageSlicer::send_contiguous() { impl_->context.contiguous = true; }
+
 std::string StageSlicer::refuses(const pipeline::Cut& cut) const {
   std::string error;
   CutView v = view(impl_->context, cut, error);
@@ -242,6 +245,7 @@ std::string StageSlicer::set_partition(const pipeline::Partition& p, int* refuse
         if (auto e = impl_->check(s, *v); !e.empty()) return refuse(v == lo ? k - 1 : k, e);
   }
   impl_->use = std::make_unique<Use>(impl_->context, impl_->stages);
+  impl_->tied = p.tied;
   // A stage leaves constructors out; one that counts on its class would leave the others another number.
   const auto& t = impl_->context.trace;
   for (int k = 0; k < n && !t.constructors.empty(); ++k)
@@ -284,6 +288,8 @@ StageInterface StageSlicer::interface(int k) const {
       out.passes = impl_->passes(k, it->second);
     }
   }
+  for (const auto& [t, stages] : impl_->tied)
+    if (std::find(stages.begin(), stages.end(), k) != stages.end()) out.tied.push_back(t);
   return out;
 }
 

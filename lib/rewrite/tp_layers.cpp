@@ -295,7 +295,7 @@ void Layers::perform(std::vector<Need>& needs) {
         for (TensorId out : op.outputs) later += ctx_.result.states[static_cast<std::size_t>(out)] == sharding::State::P;
         if (Need* n = need_on(op, Conversion::Slice, false); n && op.inputs[static_cast<std::size_t>(n->c.operand)].tensor == n->c.tensor) ++slices;
       });
-      if ((sums != ops && later != ops) || (slices && slices != ops)) demote(p.module);
+      if ((sums != ops && later != ops) || (slices && slices != ops) || (later && !ctx_.target.linear.reduce_output)) demote(p.module);
       else p.input_is_parallel = slices == 0, p.reduce_output = later == 0;
     } else if (p.form == LayerPlan::Column) {
       int gathers = 0, ops = 0;

@@ -51,8 +51,9 @@ std::string Target::file_stem(const std::string& original) const {
     if (small.size() >= t.size() && small.compare(small.size() - t.size(), t.size(), t) == 0) at = std::min(at, small.size() - t.size());
   }
   if (at != std::string::npos) return original.substr(0, at) + file_word + original.substr(at);
-  auto last = original.rfind('_');
-  return last == std::string::npos ? file_word + original : original.substr(0, last + 1) + file_word + original.substr(last);
+  const auto last = original.rfind('_');
+  if (last == std::string::npos) return file_word + original;
+  return original.substr(0, last + 1) + file_word + original.substr(last + (file_word.ends_with('_') ? 1 : 0));
 }
 
 std::string Target::text(const std::string& file) const {
@@ -100,6 +101,7 @@ support::Expected<Target> load_target(const std::string& name, support::SourceMa
     t.linear.column = pairs(l, "column");
     t.linear.row = pairs(l, "row");
     t.linear.segments = l.optional<bool>("segments", true);
+    t.linear.reduce_output = l.optional<bool>("reduce_output", true);
     t.linear.return_bias = l.optional<bool>("return_bias", true);
     t.linear.bare = mapping(l, "bare");
     t.linear.max_rank = static_cast<int>(l.optional<std::int64_t>("max_rank", 0));
@@ -132,6 +134,11 @@ support::Expected<Target> load_target(const std::string& name, support::SourceMa
     t.stage_names = s.optional<Strings>("names");
     t.stage_config = s.optional<std::string>("config");
     t.stage_config_names = s.optional<Strings>("config_names");
+    t.stage_reserved = mapping(s, "reserved");
+    t.plain_sends = s.optional<bool>("plain_sends", false);
+    t.stage_tied = s.optional<std::string>("tied");
+    t.stage_tied_mark = s.optional<std::string>("tied_mark");
+    t.stage_tied_names = s.optional<Strings>("tied_names");
     t.optional_inputs = s.optional<bool>("optional_inputs", false);
     t.strict_bases = s.optional<Strings>("strict_bases");
     if (auto e = s.finish()) return *e;

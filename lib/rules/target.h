@@ -40,6 +40,7 @@ struct Target {
     using Arguments = std::vector<std::pair<std::string, std::string>>;
     Arguments column, row;                           ///< keyword → value, added when not written; "{config}" is the configuration
     bool segments = true;                            ///< takes segments=[…]
+    bool reduce_output = true;                       ///< takes reduce_output=False
     bool return_bias = true;                         ///< takes return_bias=False
     std::map<std::string, std::string> bare;         ///< class → the class that returns the tensor alone
     int max_rank = 0;                                ///< of the input; 0: any
@@ -68,6 +69,13 @@ struct Target {
   std::vector<std::string> stage_names;              ///< names of ours that it uses
   std::string stage_config;                          ///< template: first lines of a stage's __init__
   std::vector<std::string> stage_config_names;
+  /// Name of a submodule of the stage → function of the stage, called at the end of __init__, where the library takes it for one of its own.
+  std::map<std::string, std::string> stage_reserved;
+  bool plain_sends = false;                          ///< a stage may return tensors that get a gradient only, and makes them contiguous
+  /// Templates of what a stage has that shares parameters with another one, and of the last line of its __init__. With them gradients
+  /// of such parameters are summed over the first and the last stage only: no other stages may share one. "": over any stages.
+  std::string stage_tied, stage_tied_mark;
+  std::vector<std::string> stage_tied_names;
   // ---- training ---------------------------------------------------------------------------------------------------------
   std::string megatron;                              ///< package that holds core and training
   std::string shapes_module;                         ///< of PipelineTensorShapeConfig

@@ -1,5 +1,5 @@
 pre_process = None
-share_embeddings_and_output_weights = None
+share_embeddings_and_output_weights = {shares}
 input_tensor = None
 needs_inputs = ({inputs})  # arguments of the model's forward that this stage reads
 

@@ -1,0 +1,2 @@
+{config} = parallel_config({config})
+{self}.config = {config}

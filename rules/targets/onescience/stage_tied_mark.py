@@ -1,0 +1,1 @@
+mark_tied(self, is_copy={copy})

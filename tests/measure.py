@@ -3,7 +3,7 @@
 
 Parts: models (run_models.py --all: hours on few cores; a table that is newer than the program, out/table.md, is taken over), oracle,
 tree, payload, stages (Pangu at its published size beside the obvious hand cut), bench. A part that is not run keeps the section that
-docs/measured.md has, with its date. faults, alarms, lint: lint on mutated programs, on code that runs right, and its speed. Exit code 1 where a part fails; what failed is written down too.
+docs/measured.md has, with its date. faults, alarms, lint: lint on mutated programs, on code that runs right, and its speed. megatron: generated stages in Megatron-Core's schedule. Exit code 1 where a part fails; what failed is written down too.
 """
 import argparse
 import datetime
@@ -21,7 +21,7 @@ sys.path.insert(0, str(ROOT / "tests" / "bench"))
 import analysis  # noqa: E402
 
 OUT = ROOT / "docs" / "measured.md"
-PARTS = ["models", "oracle", "tree", "payload", "stages", "bench", "faults", "alarms", "lint"]
+PARTS = ["models", "oracle", "tree", "payload", "stages", "bench", "faults", "alarms", "lint", "megatron"]
 TITLES = {
     "models": "Original and generated program",
     "oracle": "Axes and stages beside the prototype's",
@@ -32,6 +32,7 @@ TITLES = {
     "faults": "Lint: single faults in correct programs",
     "alarms": "Lint: code that runs right",
     "lint": "Lint: speed beside ruff's",
+    "megatron": "Target megatron in Megatron-Core's own schedule",
 }
 
 
@@ -114,6 +115,17 @@ class Part:
         for name, f in (json.loads(path.read_text()) if path.exists() else {}).items():
             rows.append(f"| {name}{', %d of 20 faults found' % f['faults_found'] if 'faults_found' in f else ''} | {f['lint_s']:.3f} | {f['ruff_s']:.3f} | {f['ratio']:.2f} | {f['bound']} | {'yes' if f['kept'] else 'no'} | {f['peak_mb']:.0f} |")
         return "tests/bench/lint.py", run.returncode == 0, rows
+
+    def megatron(self):
+        path = self.out / "megatron.json"
+        packages = ["--packages", self.a.packages] if self.a.packages else []
+        run = subprocess.run([sys.executable, "tests/onescience/check_megatron.py", "--binary", self.a.binary, "--json", str(path), *packages], cwd=ROOT, capture_output=True, text=True)
+        print(run.stdout[-6000:], run.stderr[-2000:], sep="", flush=True)
+        rows = ["| model, tp x pp | outputs | loss | gradients compared (sharded) | largest difference | norm |", "| --- | --- | --- | --- | --- | --- |"]
+        for f in json.loads(path.read_text()) if path.exists() else []:
+            rows.append(f"| {f['name']}, {f['grid'][0]} x {f['grid'][1]} | {f['outputs']:.1e} | {f['loss']:.1e} | {f['compared']} ({f['sharded']}) | {f['gradients']:.1e} | {f['norm']:.1e} |")
+        said = [f"- {x}" for x in run.stdout.splitlines() if x.startswith(("FAILED", "refused"))]
+        return "tests/onescience/check_megatron.py", run.returncode == 0, [*rows, *([""] if said else []), *said]
 
     def stages(self):
         job = analysis.pangu(self.a.corpus, self.out)

@@ -1,5 +1,6 @@
 """Generated packages: lint finds nothing in them as they are, and each fault put into one by its code."""
 
+import json
 import shutil
 import subprocess
 import tempfile
@@ -49,6 +50,22 @@ class Generated(Case):
                 self.setUp()
                 self.write(self.package(model))
                 found = [f for f in self.findings("--tp", 2, "--python-path", ROOT / "testdata") if f["severity"] != "info"]
+                self.assertEqual(found, [])
+
+    def test_nothing_is_found_in_code_for_megatron(self):
+        """Files beside the originals, two stages: tied weights, skips, embeddings that stay whole; and the miniature project's."""
+        jobs = [("testdata", "gpt_tied.yaml", "megatron"), ("testdata", "swin_block.yaml", "megatron"), ("testdata", "unet_attention.yaml", "megatron"),
+                ("testdata/weather_project", "wind.yaml", "onescience")]
+        for folder, job, target in jobs:
+            with self.subTest(job=job, target=target):
+                out = Path(tempfile.mkdtemp(prefix="shardwright_lint_"))
+                self.addCleanup(shutil.rmtree, out, ignore_errors=True)
+                shutil.copytree(ROOT / folder, out / "project", ignore=shutil.ignore_patterns("parallel", "cxx", "weather_project"))
+                grid = ["--tp", "2", "--pp", "2"] if target == "megatron" else []
+                done = subprocess.run([BINARY, "convert", out / "project" / job, *grid, "--target", target, "-o", out / "project"], capture_output=True, text=True, timeout=300)
+                self.assertEqual(done.returncode, 0, done.stdout[-2000:] + done.stderr[-2000:])
+                done = subprocess.run([BINARY, "lint", out / "project", "--tp", "2", "--format", "json"], capture_output=True, text=True, timeout=300)
+                found = [f for f in json.loads(done.stdout) if f["severity"] == "error"]
                 self.assertEqual(found, [])
 
     def test_faults_are_found(self):

@@ -1,4 +1,6 @@
 """Ways of writing a model that a pipeline cut has to get on with, a class each: what a later stage asks of modules that it does not run."""
+import functools
+
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
@@ -125,3 +127,62 @@ class Assembled(nn.Module):
         for layer in self.layers:
             x = layer(x)
         return self.out(self.head(x))
+
+
+def through(function):
+    def inner(*args, **kwargs):
+        return function(*args, **kwargs)
+    return inner
+
+
+class Masked(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.block = Block(width)
+
+    def forward(self, x, scale, mask=None):
+        return self.block(x) * scale if mask is None else self.block(x) * mask[..., None]
+
+
+class Inner(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.words = nn.Embedding(config.words, config.width)
+        self.blocks = nn.ModuleList([Masked(config.width) for _ in range(config.depth)])
+
+    def forward(self, ids, mask, scale=1.0):
+        x = self.words(ids)
+        blocks = [functools.partial(block, mask=mask) for block in self.blocks]
+        for block in blocks:
+            x = block(x, scale)
+        return x
+
+
+class Config:
+    def __init__(self, width=16, words=24, depth=4):
+        self.width, self.words, self.depth = width, words, depth
+
+
+class Handed(nn.Module):
+    """Made by a factory; a decorated forward hands **kwargs on; blocks are called through functools.partial."""
+
+    def __init__(self, config, head=nn.Linear, scale=1.0):
+        super().__init__()
+        self.inner = Inner(config)
+        self.head = head(config.width, config.words)
+        self.scale = scale
+
+    @classmethod
+    def from_config(cls, values, **over):
+        return cls(Config(**{**values, **over}), functools.partial(nn.Linear, bias=False), scale=0.5)
+
+    @through
+    def forward(self, ids, mask, **kwargs):
+        return self.head(self.inner(ids, mask, **kwargs)) * self.scale
+
+
+def handed(name="small", **over):
+    sizes = {"small": dict(width=16), "large": dict(width=32)}
+    model = Handed.from_config(sizes[name], **over)
+    model.scale = 2.0
+    return model

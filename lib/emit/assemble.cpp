@@ -285,7 +285,12 @@ void Assembler::copy_registered(const program::Module& m, const std::string& nam
 void Assembler::place(int index) {
   const auto& d = spec_.definitions[static_cast<std::size_t>(index)];
   Unit& u = unit(path_of_[static_cast<std::size_t>(index)], d.origin);
-  u.pieces[d.name] = {d.range.begin, d.text, d.stage};
+  std::string text = d.text;
+  // The registry of a module that is imported stays the original's: what is generated takes nobody's place in it.
+  if (!in_place() && !options_.copied(*d.origin))
+    for (const auto& e : d.entering)
+      if (const auto at = text.find("@" + e + "\n"); at < text.find(d.name)) text.erase(at, e.size() + 2);
+  u.pieces[d.name] = {d.range.begin, std::move(text), d.stage};
 }
 
 /// What a free name of a definition's text is called in the file that holds it.
@@ -351,7 +356,7 @@ support::Expected<std::vector<File>> Assembler::files() {
   for (std::size_t i = 0; i < spec_.definitions.size(); ++i) {
     const auto& d = spec_.definitions[i];
     Unit& u = unit(path_of_[i], d.origin);
-    const program::Module* parsed = loader_.parse("generated." + d.name, "<generated " + d.name + ">", d.text);
+    const program::Module* parsed = loader_.parse("generated." + d.name, "<generated " + d.name + ">", u.pieces[d.name].text);
     if (!parsed->syntax_errors.empty()) {
       support::Diagnostic bad = support::failure("the generated text of " + d.name + " is not valid Python at " + sources_.describe(parsed->syntax_errors.front()) +
                               ": a fault of the generator, please report it", d.range, "internal");
@@ -366,7 +371,7 @@ support::Expected<std::vector<File>> Assembler::files() {
       if (found != n) renamed[n] = found;
     }
     if (renamed.empty()) continue;
-    auto text = with_names(*parsed, d.text, renamed);
+    auto text = with_names(*parsed, u.pieces[d.name].text, renamed);
     if (!text) return text.error();
     u.pieces[d.name].text = std::move(*text);
   }

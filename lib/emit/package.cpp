@@ -61,6 +61,16 @@ std::optional<std::vector<std::string>> argument_keys(const PackageInput& in, co
   return keys;
 }
 
+/// Is the root made by a function of the program's (a factory, a class method) from values that only that function has?
+bool made_by_factory(const PackageInput& in) {
+  const auto& m = root(in);
+  const program::Function* f = m.construct_call && m.construct_frame >= 0 ? in.traced.trace.frame(m.construct_frame).function : nullptr;
+  if (!f || in.job.build.empty() || in.in_place()) return false;
+  program::NameSet reads;
+  for (const auto& a : m.construct_call->args) program::names_read(a.value, reads);
+  return std::any_of(f->locals.begin(), f->locals.end(), [&](const std::string& name) { return reads.contains(name); });
+}
+
 /// Name under which a stage's constructor takes the target's configuration.
 std::string stage_config_name(const PackageInput& in) {
   for (const auto* c : root(in).mro)
@@ -86,7 +96,9 @@ std::string input_text(const eval::InputSpec& in) {
 
 bool PackageInput::in_place() const { return target && target->in_place; }
 
-bool built_directly(const PackageInput& in) { return !root(in).construct_call || argument_keys(in, *root(in).construct_call).has_value(); }
+bool built_directly(const PackageInput& in) {
+  return !root(in).construct_call || (!made_by_factory(in) && argument_keys(in, *root(in).construct_call).has_value());
+}
 
 support::Expected<std::vector<File>> package_files(const PackageInput& in) {
   AssembleOptions ao;
@@ -118,7 +130,13 @@ support::Expected<std::vector<File>> package_files(const PackageInput& in) {
   program::NameSet reads;
   bool direct = true;
   std::string arguments, expression;
-  if (call != nullptr) {
+  const bool factory = made_by_factory(in);
+  if (factory) {
+    // The factory itself runs, and what it builds is the stage.
+    direct = false;
+    expression = in.job.build;
+    for (const auto* s : in.loader.parse("generated.build", "<build>", expression)->body) program::names_read(s, reads);
+  } else if (call != nullptr) {
     const std::string callee(in.sources.text(call->kids[0]->range));
     expression = "STAGES[stage]" + in.specialized.build.text.substr(std::min(in.specialized.build.text.size(), callee.size()));
     for (const auto& a : call->args) program::names_read(a.value, reads);
@@ -135,7 +153,8 @@ support::Expected<std::vector<File>> package_files(const PackageInput& in) {
     for (const auto* s : m->body) program::names_read(s, reads);
   }
   std::set<std::string> free(reads.names().begin(), reads.names().end());
-  for (const auto& [name, ref] : in.specialized.build.refs) free.insert(name);
+  if (!factory)
+    for (const auto& [name, ref] : in.specialized.build.refs) free.insert(name);
   std::map<std::string, std::string> job_imports(in.job.imports.begin(), in.job.imports.end());
   if (!in.job.setup.empty()) {
     const program::Module* m = in.loader.parse("generated.setup", "<setup>", in.job.setup);
@@ -144,7 +163,10 @@ support::Expected<std::vector<File>> package_files(const PackageInput& in) {
     for (const auto& n : setup_reads.names()) free.insert(n);
     for (const auto& n : setup_writes.names()) free.erase(n);
   }
-  for (auto& line : assembler.imports_for(free, in.specialized.build.refs, *entry, job_imports)) imports.push_back(line);
+  const std::map<std::string, int> refs = factory ? std::map<std::string, int>{} : in.specialized.build.refs;
+  for (auto& line : assembler.imports_for(free, refs, *entry, job_imports)) imports.push_back(line);
+  if (factory)
+    for (auto& line : assembler.imports_for({root(in).class_def->name}, {}, *root(in).class_def->module, {})) imports.push_back(line);
   // from-imports of our own package last, each line once
   std::stable_sort(imports.begin(), imports.end(), [](const std::string& a, const std::string& b) { return (a.rfind("from .", 0) != 0) > (b.rfind("from .", 0) != 0); });
   imports.erase(std::unique(imports.begin(), imports.end()), imports.end());
@@ -167,6 +189,7 @@ support::Expected<std::vector<File>> package_files(const PackageInput& in) {
   d.set("setup", in.job.setup.empty() ? "" : "\n" + in.job.setup);
   d.set("classes", classes);
   d.set("direct", direct);
+  d.set("factory", factory ? data{"original_class", root(in).class_def->name} : data{data::type::bool_false});
   d.set("arguments", arguments);
   d.set("expression", expression);
   if (!in.in_place()) {

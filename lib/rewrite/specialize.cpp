@@ -481,6 +481,8 @@ class Specializer {
       d.runtime = std::move(p.runtime);
       d.plain_imports = std::move(p.plain_imports);
       d.why = std::move(p.why);
+      for (const program::Expr* e : c->class_def ? c->class_def->decorators : c->function->decorators)
+        if (trace_.entering.count(e)) d.entering.emplace_back(sources_.text(e->range));
       d.stage = v.stage;
       for (auto& [name, ref] : p.refs) {
         if (ref == variant) {  // a base of the same variant

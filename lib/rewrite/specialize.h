@@ -20,6 +20,7 @@ struct Definition {
   std::set<std::string> runtime;         ///< names of the target's it uses
   std::set<std::string> plain_imports;   ///< whole lines: "from itertools import islice"
   std::map<std::string, int> refs;       ///< name in the text → index of the definition it means
+  std::vector<std::string> entering;     ///< its decorators that put it into a registry of the program's, as written
   int stage = -1;                        ///< -1: shared by all stages; else it belongs into that stage's file
   std::vector<std::string> why;          ///< one line per edit, for the README of the directory
 };

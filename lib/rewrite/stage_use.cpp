@@ -270,7 +270,14 @@ void Use::ask(int k) {
 void Use::describe(int k) {
   const Trace& t = c_.trace;
   const auto K = static_cast<std::size_t>(k);
+  auto first = [&](ModuleId m) {
+    for (std::size_t j = 0; j < active_.size(); ++j)
+      if (active_[j].count(m)) return static_cast<int>(j);
+    return -1;
+  };
   for (const ModuleId m : asked_[K]) {
+    // What no stage runs has to be whole somewhere: where what holds it runs first.
+    if (first(m) < 0 && first(t.module(m).parent) == k) continue;
     const bool inside = std::any_of(parents_[static_cast<std::size_t>(m)].begin(), parents_[static_cast<std::size_t>(m)].end(), [&](ModuleId p) { return asked_[K].count(p) != 0; });
     if (!inside && held_[K].count(m)) described_[K].push_back(t.module(m).fqn);
   }

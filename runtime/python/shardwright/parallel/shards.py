@@ -5,6 +5,7 @@ such a product. Nothing here depends on the tp size until a slice is taken.
 """
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 
@@ -299,3 +300,18 @@ def attributes_only(module, names):
 def _described_parameters(module, recurse=True):
     for each in module.modules() if recurse else [module]:
         yield from (getattr(each, name) for name, parameter in each.__dict__.get("_described", {}).items() if parameter)
+
+
+@contextlib.contextmanager
+def built_as(original, cls):
+    """While it lasts, whatever builds an `original` (a factory, a class method, a registry) gets a `cls` made of the same arguments."""
+    own = original.__dict__.get("__new__")
+
+    def new(called, *args, **kwargs):
+        return cls(*args, **kwargs) if called is original else object.__new__(called)
+
+    original.__new__ = staticmethod(new)
+    try:
+        yield
+    finally:   # not deleted: CPython would then refuse arguments to the constructor
+        original.__new__ = own if own is not None else staticmethod(lambda called, *args, **kwargs: object.__new__(called))

@@ -270,15 +270,18 @@ class StageCaller:
     """Stands for `model` in the job's call: binds the arguments to the original's forward and hands every stage what it
     needs."""
 
-    def __init__(self, stage, index, stages, forward):
+    def __init__(self, stage, index, stages, forward, names=()):
+        """`names`: of the arguments in order, where `forward` does not tell (a decorator took its place)."""
         self.stage, self.index, self.last = stage, index, index == stages - 1
-        self.signature = inspect.signature(forward) if forward is not None else None
+        self.signature, self.names = inspect.signature(forward) if forward is not None else None, names
+        if self.signature is not None and any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in self.signature.parameters.values()):
+            self.signature = None
 
     def __call__(self, *args, **kwargs):
         if self.index == 0:
             out = self.stage(*args, **kwargs)
         else:
-            named = dict(kwargs)
+            named = {**dict(zip(self.names, args)), **kwargs}
             if self.signature is not None:
                 for k, v in self.signature.bind(None, *args, **kwargs).arguments.items():
                     named.update(v if self.signature.parameters[k].kind is inspect.Parameter.VAR_KEYWORD else {k: v})

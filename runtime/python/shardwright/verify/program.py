@@ -194,7 +194,7 @@ class Generated:
         self.start = self.tensors() if mesh.model_group is not None else None
         self.load()
         forward = getattr(job.entry_class, "forward", None)   # a factory has none: then stages say what they take
-        self.caller = StageCaller(self.stage, mesh.pp_rank, options.pp, forward)
+        self.caller = StageCaller(self.stage, mesh.pp_rank, options.pp, forward, getattr(job.package().STAGES[0], "needs_inputs", ()))
 
     def _fingerprints(self):
         """{name: digest of its start value as the constructor drew it}; None for constants."""

@@ -19,9 +19,13 @@ namespace fs = std::filesystem;
 
 std::string place(const support::SourceManager& sm, const support::Range& r) { return r.valid() ? sm.describe(r) : std::string("<unknown>"); }
 
-/// The parameters of an axis, to keep it whole in the next round.
-void give_up(const sharding::Result& s, const model::Trace& t, int axis, std::vector<std::string>& keep) {
-  for (auto p : s.axes[static_cast<std::size_t>(axis)].parameters) keep.push_back(t.tensor(p).name);
+/// Leaves an axis out of the next round. False: it is left out already.
+bool give_up(const sharding::Result& s, const model::Trace& t, int axis, sharding::Options& options) {
+  const auto& a = s.axes[static_cast<std::size_t>(axis)];
+  if (!a.key.empty()) return options.given_up.insert(a.key).second;
+  const std::size_t before = options.keep_replicated.size();
+  for (auto p : a.parameters) options.keep_replicated.push_back(t.tensor(p).name);
+  return options.keep_replicated.size() > before;
 }
 
 /// Where no cut may be.
@@ -291,9 +295,7 @@ support::Expected<bool> plan_again(Analysis& a, const ModelRequest& request, con
     for (const auto& r : refusals) {
       plan::Fallback fallback{"", place(sm, r.where), r.message};
       if (r.axis < 0) continue;
-      std::size_t before = so.keep_replicated.size();
-      give_up(a.sharding, t, r.axis, so.keep_replicated);
-      progress_made = progress_made || so.keep_replicated.size() > before;
+      progress_made = give_up(a.sharding, t, r.axis, so) || progress_made;
       if (said.insert(fallback.where + ": " + fallback.reason).second) given_up.push_back(std::move(fallback));
     }
     if (!progress_made || round > 40) {

@@ -298,7 +298,24 @@ bool InitSlice::makes_late(StepId step) const {
   return false;
 }
 
+/// Are there modules in `m` that this stage does not hold and that no statement of ours leaves out: copies, and what other functions made?
+bool InitSlice::made_elsewhere(ModuleId m) const {
+  for (const auto& [name, child] : c_.trace.module(m).children) {
+    if (child < 0) continue;
+    if (use_.holds(stage_, child)) {
+      if (use_.divided(stage_, child) && use_.container(child) && made_elsewhere(child)) return true;
+      continue;
+    }
+    const auto& mod = c_.trace.module(child);
+    const auto& maker = mod.cloned_from >= 0 ? c_.trace.module(mod.cloned_from) : mod;
+    const Function* f = maker.construct_frame >= 0 ? c_.trace.frame(maker.construct_frame).function : nullptr;
+    if (m != module_ && (mod.cloned_from >= 0 || std::find(functions_.begin(), functions_.end(), f) == functions_.end())) return true;
+  }
+  return false;
+}
+
 void InitSlice::rounds() {
+  narrow_ = narrow_ || made_elsewhere(module_);
   for (int i = 0; i < 50 && round(); ++i) {
     // A thing that must be built after all brings back the statements that make it.
     std::vector<const Stmt*> back;

@@ -29,6 +29,7 @@ class InitSlice {
 
   void collect();
   void rounds();
+  bool made_elsewhere(model::ModuleId m) const;
   bool makes_late(StepId step) const;
   bool round();
   void sites();

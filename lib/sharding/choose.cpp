@@ -120,6 +120,10 @@ Candidates candidates(const model::Trace& trace, AxisTable& table, const Options
       a.why_not = "a hook is registered on a parameter that carries it, or on its module";
       continue;
     }
+    if (options.given_up.count(a.key)) {
+      a.why_not = "what it needs cannot be written";
+      continue;
+    }
     if (std::any_of(a.parameters.begin(), a.parameters.end(), pinned)) {
       a.why_not = "kept replicated on request";
       continue;

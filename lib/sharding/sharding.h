@@ -88,6 +88,7 @@ struct Options {
   Device profile;
   std::string objective = "split";            ///< split | time | memory
   std::vector<std::string> keep_replicated;   ///< FQN patterns pinned by the user or the plan
+  std::set<std::string> given_up;             ///< keys of axes that could not be written; others of the same parameters can be chosen
   std::string device;                         ///< name of the profile, for messages
   /// Types of layers whose parallel form sums the gradients of its arguments itself: what goes into one is not left partial before it.
   std::set<std::string> copy_arguments;

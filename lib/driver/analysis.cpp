@@ -9,6 +9,7 @@
 
 #include "cxx/load.h"
 #include "model/shape.h"
+#include "program/visit.h"
 #include "rules/target.h"
 #include "support/files.h"
 
@@ -18,6 +19,26 @@ namespace {
 namespace fs = std::filesystem;
 
 std::string place(const support::SourceManager& sm, const support::Range& r) { return r.valid() ? sm.describe(r) : std::string("<unknown>"); }
+
+/// Statements that are decided by `self.training`, in what forward ran of the user's modules: the other side was not looked at.
+std::vector<support::Range> training_branches(const model::Trace& t) {
+  std::vector<support::Range> out;
+  std::set<const program::Function*> seen;
+  for (const auto& f : t.frames) {
+    if (f.begin < t.forward_begin || f.builtin || !f.function || f.self < 0 || t.module(f.self).type.starts_with("torch.") || !seen.insert(f.function).second) continue;
+    program::walk(f.function->body, [&](const program::Stmt* s) {
+      bool decides = false;
+      if (s->kind == program::StmtKind::If && s->value)
+        program::walk(s->value, [&](const program::Expr* e) {
+          decides = decides || (e->kind == program::ExprKind::Attribute && e->text == "training");
+          return true;
+        });
+      if (decides) out.push_back(s->value->range);
+      return true;
+    });
+  }
+  return out;
+}
 
 /// Leaves an axis out of the next round. False: it is left out already.
 bool give_up(const sharding::Result& s, const model::Trace& t, int axis, sharding::Options& options) {
@@ -189,6 +210,11 @@ support::Expected<std::unique_ptr<Analysis>> analyse(const ModelRequest& request
   if (a.file.cxx) options.programs = {a.file.cxx->module};
   if (auto other = eval::trace(eval::with_batch(a.file.job, 3), options, sm)) a.other = std::move(*other);
   else a.warnings.push_back({support::Severity::Warning, "batch", {}, "the model does not run at another batch size (" + other.error().message + "): the plan is proven for this size only", {}, {}});
+  if (!a.file.job.train)
+    if (const auto branches = training_branches(a.traced->trace); !branches.empty())
+      a.warnings.push_back({support::Severity::Warning, "training", branches.front(),
+                            fmt::format("`training` decides here{}, and only what runs in evaluation was analysed and will be compared: --set mode=train (or `mode: train` in the job file) does so for training",
+                                        branches.size() > 1 ? fmt::format(" and at {} more places", branches.size() - 1) : ""), {}, {}});
 
   if (auto planned = plan_again(a, request, mine, sm, progress); !planned) return planned.error();
   return made;
@@ -231,6 +257,7 @@ support::Expected<bool> plan_again(Analysis& a, const ModelRequest& request, con
       }
     a.edits = rewrite::tp_edits(t, a.sharding, sm, *a.rules, want.target, a.other ? &a.other->trace : nullptr);
 
+    for (std::size_t i = 0; i < a.edits.copies.size(); ++i) a.sharding.conversions[i].copies = a.edits.copies[i];
     std::vector<rewrite::Refusal> refusals = a.edits.refusals;
     if (refusals.empty()) {
       progress("cutting into stages");
@@ -306,6 +333,18 @@ support::Expected<bool> plan_again(Analysis& a, const ModelRequest& request, con
       return d;
     }
   }
+
+  // What the text sends after all: it could not compute it again where it is read.
+  if (a.slicer)
+    for (std::size_t k = 0; k < a.partition.cuts.size(); ++k) {
+      auto& cut = a.partition.cuts[k];
+      for (const model::TensorId x : a.slicer->interface(static_cast<int>(k)).returns) {
+        if (std::find(cut.live.begin(), cut.live.end(), x) != cut.live.end()) continue;
+        cut.live.push_back(x);
+        cut.bytes += model::numel(t.tensor(x)) * model::bytes_of(t.tensor(x).dtype);
+        std::erase_if(cut.recompute, [&](const auto& r) { return r.tensor == x; });
+      }
+    }
 
   plan::Inputs pi;
   pi.trace = &t;

@@ -92,7 +92,7 @@ SameTrace::SameTrace(const model::Trace& original, const sharding::Result& place
     if (call.module >= 0) calls_[original.module(call.module).fqn].push_back(&call);
 }
 
-bool SameTrace::fits(const Made& m, const model::Op& op, const model::Trace& stage) const {
+bool SameTrace::fits(const Made& m, const model::Op& op, const model::Trace& stage, bool shares) const {
   if (m.values.size() != op.outputs.size()) return false;
   for (std::size_t i = 0; i < op.outputs.size(); ++i) {
     const auto& got = stage.tensor(op.outputs[i]);
@@ -103,7 +103,7 @@ bool SameTrace::fits(const Made& m, const model::Op& op, const model::Trace& sta
     int shared = 0;  // a share of one dimension, where the whole is gathered right after
     for (std::size_t k = 0; k < want.shape.size(); ++k) {
       if (got.shape[k] == want.shape[k]) continue;
-      if (got.shape[k] * placed_.tp != want.shape[k] || ++shared > 1) return false;
+      if (!shares || got.shape[k] * placed_.tp != want.shape[k] || ++shared > 1) return false;
     }
   }
   return true;
@@ -180,12 +180,13 @@ std::optional<Difference> SameTrace::compare(const model::Trace& s, const std::u
     const std::string key = key_of(op.name, op.constants, operands);
     const auto same = made_.find(key);
     const Made* found = nullptr;
-    if (same != made_.end())
-      for (const auto& m : same->second)
-        if (fits(m, op, s) && !(m.random && drawn.count(m.op))) {
-          found = &m;
-          break;
-        }
+    for (const bool shares : {false, true})   // the same sizes first: a short range is no share of a long one
+      if (same != made_.end() && !found)
+        for (const auto& m : same->second)
+          if (fits(m, op, s, shares) && !(m.random && drawn.count(m.op))) {
+            found = &m;
+            break;
+          }
     if (found) {
       if (found->random) drawn.insert(found->op);
       std::vector<Value> values;

@@ -41,7 +41,8 @@ class SameTrace {
   std::unordered_map<std::string, std::vector<Made>> made_;         ///< by operation, constants and operands
   std::unordered_map<std::string, std::vector<const model::ModuleCall*>> calls_;  ///< by the module's name, in order
 
-  bool fits(const Made&, const model::Op&, const model::Trace& stage) const;
+  /// `shares`: a share of one dimension will do.
+  bool fits(const Made&, const model::Op&, const model::Trace& stage, bool shares) const;
 };
 
 }  // namespace shardwright::driver

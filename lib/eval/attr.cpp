@@ -274,6 +274,7 @@ Value In::Impl::find_attr(const Value& v, std::string_view name, const Expr* sit
   if (v.is_object() && v.obj()->attrs)
     if (const Value* x = v.obj()->attrs->find(name)) {
       in.state_read(v.obj(), name, *x);
+      if (x->is(Kind::Tensor)) in.state_read(x->obj(), "", Value());   // written in place
       return *x;
     }
   if (cv.is(Kind::Property)) {

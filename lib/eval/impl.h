@@ -71,7 +71,8 @@ struct Interpreter::Impl {
   bool making_error = false;
   bool import_guard = false;                  ///< inside `try:` whose handlers catch ImportError
   std::vector<GeneratorObj*> generators;      ///< running ones, innermost last
-  struct Changed { model::Clock at = 0; Range where; std::size_t contents = 0; model::Clock seen = 0; Range seen_where; std::size_t state = static_cast<std::size_t>(-1); };
+  struct Changed { model::Clock at = 0; Range where; std::size_t contents = 0; model::Clock seen = 0; Range seen_where; std::size_t state = static_cast<std::size_t>(-1), next = static_cast<std::size_t>(-1); Value held; };
+  std::map<std::pair<const Obj*, std::string>, model::Clock> first_read;   ///< the same attributes, when forward first asked for them
   std::map<std::pair<const Obj*, std::string>, Changed> changed;   ///< attributes of objects made while the model was built, once it runs
   std::set<std::pair<std::uint64_t, std::string>> noted;
   std::deque<ActiveFrame> module_frames;
@@ -118,6 +119,7 @@ struct Interpreter::Impl {
 
   // call.cpp
   Value call_function(FunctionObj* f, CallInfo& info);
+  void next_call(const Obj* owner, const std::string& name, Changed& c);
   void change(Obj* owner, std::string_view name);
   /// A number that came from these in a way that cannot be computed again.
   const model::Sym* made_of(const std::vector<Value>& from, double value);

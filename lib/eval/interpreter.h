@@ -149,6 +149,7 @@ class Interpreter {
   void state_written(Obj* owner, std::string_view name);
   /// It was read, and found to hold `value`. Lists, dicts and sets count as changed when what they hold differs from the read before.
   void state_read(Obj* owner, std::string_view name, const Value& value);
+  void forward_over();
   /// The same for an attribute that was found in a class or its bases.
   void class_read(ClassObj* c, std::string_view name);
   /// An attribute of a module is looked up; recorded while the model runs, where it is not the module's own code that asks.

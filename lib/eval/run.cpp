@@ -251,6 +251,7 @@ class Runner {
     env_.vars.set("model", model);
     out_.trace.forward_begin = in_.tick();
     Value result = job_.call.empty() ? in_.call(model, info) : expression("call", job_.call);
+    in_.forward_over();
     out_.trace.output = in_.bind_summary(result, 6);
     model::ModuleId root = model.as<InstanceObj>()->module_id;
     for (const auto& f : out_.trace.frames)

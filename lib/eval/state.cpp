@@ -27,6 +27,28 @@ void In::Impl::change(Obj* owner, std::string_view name) {
   c.at = in.tick();
   c.where = in.here();
   c.state = static_cast<std::size_t>(-1);
+  next_call(owner, std::string(name), c);
+}
+
+/// The next call of forward begins with what this one leaves: a stage that read it before a cut would not see a change behind it.
+void In::Impl::next_call(const Obj* owner, const std::string& name, Changed& c) {
+  const auto read = first_read.find({owner, name});
+  if (read == first_read.end() || read->second >= c.at) return;
+  if (c.next == static_cast<std::size_t>(-1)) {
+    c.next = in.trace.states.size();
+    in.trace.states.push_back({name.empty() ? "a tensor of the model" : name, c.where, c.at, read->second});
+  }
+  in.trace.states[c.next].changed = c.at;
+  in.trace.states[c.next].where = c.where;
+}
+
+void In::forward_over() {
+  for (auto& [key, c] : impl_->changed) {
+    if (!c.held.set() || contents_of(c.held) == c.contents) continue;
+    c.at = c.seen;   // whoever changed it reached it through its last read
+    c.where = c.seen_where;
+    impl_->next_call(key.first, key.second, c);
+  }
 }
 
 void In::rebound(const Value& tensor) {
@@ -52,6 +74,7 @@ void In::asked(const Value& module) {
 
 void In::state_read(Obj* owner, std::string_view name, const Value& value) {
   if (init_phase || owner->late) return;
+  if (!value.is(Kind::Function) && !value.is(Kind::Native) && !value.is(Kind::Class)) impl_->first_read.emplace(std::pair<const Obj*, std::string>(owner, name), clock());
   const bool container = (value.is(Kind::List) || value.is(Kind::Dict) || value.is(Kind::Set)) && !value.obj()->late;
   if (impl_->changed.empty() && !container) return;
   auto at = impl_->changed.find({owner, std::string(name)});
@@ -59,13 +82,17 @@ void In::state_read(Obj* owner, std::string_view name, const Value& value) {
     if (!container || (frame() && frame()->builtin)) return;
     at = impl_->changed.emplace(std::pair<const Obj*, std::string>(owner, name), Impl::Changed{}).first;
     at->second.contents = contents_of(value);
+    at->second.held = value;
   }
   Impl::Changed& c = at->second;
   const model::Clock now = tick();
   if (container) {
     // Whoever changed it reached it through the read before this one.
     const std::size_t contents = contents_of(value);
-    if (contents != c.contents) c = {c.seen, c.seen_where, contents, 0, {}, static_cast<std::size_t>(-1)};
+    if (contents != c.contents) {
+      c = {c.seen, c.seen_where, contents, 0, {}, static_cast<std::size_t>(-1), c.next, value};
+      impl_->next_call(owner, std::string(name), c);
+    }
     c.seen = now;
     c.seen_where = here();
   }

@@ -265,7 +265,8 @@ struct Guard {
 };
 
 /// State that outlives a call: an attribute of an object made while the model was built (or what is in a list or dict held by one),
-/// changed by forward at `changed` and read at `read`. A stage that starts in between would read what the constructor left there.
+/// changed by forward at `changed` and read at `read`. A stage that starts in between would read what the constructor left there; where
+/// the read comes first, it is the next call's, and a stage that ends in between would not see the change.
 struct State {
   std::string name;
   Range where;                           ///< the change

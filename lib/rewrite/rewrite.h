@@ -75,6 +75,7 @@ struct TpEdits {
   std::vector<InitStatement> init_statements;
   std::vector<LayerRole> roles;
   std::vector<Refusal> refusals;
+  std::vector<int> copies;            ///< beside Result::conversions: how many all-reduces its readers need as the text is written
 };
 
 /// `target`: whose layers the text uses (rules/targets); without one, those of shardwright.parallel. `other`: the model at another

@@ -111,6 +111,9 @@ struct StageSlicer::Impl {
     for (const auto& state : t.states)
       if (state.changed < s.from && state.read >= s.from)
         return "`" + state.name + "`, changed in forward before the cut (" + context.sources.describe(state.where) + "), is read after it";
+    for (const auto& state : t.states)
+      if (state.read < s.from && state.changed >= s.from)
+        return "`" + state.name + "`, changed in forward behind the cut (" + context.sources.describe(state.where) + "), is read before it by the next call";
     // self.x = … in forward, read by code behind the cut.
     for (const auto& w : t.attr_writes) {
       if (w.clock < t.forward_begin || w.clock >= s.from || w.owner < 0) continue;

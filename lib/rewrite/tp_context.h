@@ -170,6 +170,8 @@ struct LayerPlan {
 struct Need {
   Conversion c;
   bool done = false;                   ///< a layer performs it, or it has been written
+  std::size_t origin = 0;              ///< index into Result::conversions
+  std::string copy;                    ///< CopyTo: which of the written copies serves it
 };
 
 /// What is decided about layers and parameters. Calls in order: constructor, perform, [share_copies], settle, emit.

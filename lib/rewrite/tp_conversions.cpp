@@ -342,6 +342,7 @@ void share_copies(Context& ctx, Layers& layers, std::vector<Need>& needs) {
       use.why = why;
       ctx.decide(m.expr, Purpose::Callee, use);
       m.need->done = true;
+      m.need->copy = fmt::format("{} in {}", fresh, frame);
       if (m.layer >= 0) layers.of(m.layer).shared_input = true;
     }
   }
@@ -362,6 +363,7 @@ void share_copies(Context& ctx, Layers& layers, std::vector<Need>& needs) {
       continue;
     for (auto& m : members) {
       m.need->done = true;
+      m.need->copy = "made";
       if (m.layer >= 0) layers.of(m.layer).shared_input = true;
     }
   }
@@ -404,6 +406,7 @@ void emit_conversions(Context& ctx, Layers& layers, std::vector<Need>& needs) {
     bool ok = true;
     switch (c.kind) {
       case Conversion::CopyTo:
+        n.copy = fmt::format("{} in {}", static_cast<const void*>(p ? p.expr : op.site), op.frame);
         if (!p) {
           ok = rebind(ctx, op, c, std::string(kCopy) + "(", ")", {kCopy}, fmt::format("meets tensors that carry {}: its gradient is summed over tp", axis));
           if (!ok) cannot(c, "the sum of gradients for");

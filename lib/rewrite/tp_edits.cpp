@@ -8,8 +8,9 @@ namespace {
 /// One entry per operand that reads a converted tensor.
 std::vector<tp::Need> needs_of(const sharding::Result& result) {
   std::vector<tp::Need> needs;
-  for (const auto& c : result.conversions) {
-    needs.push_back({c, false});
+  for (std::size_t i = 0; i < result.conversions.size(); ++i) {
+    const auto& c = result.conversions[i];
+    needs.push_back({c, false, i, ""});
     needs.back().c.also.clear();
     for (const auto& [op, operand] : c.also) {
       tp::Need n = needs.back();
@@ -53,6 +54,11 @@ TpEdits tp_edits(const model::Trace& trace, const sharding::Result& result, cons
   layers.emit(needs);
   tp::emit_sizes(ctx, layers, needs);
   tp::emit_conversions(ctx, layers, needs);
+  ctx.out.copies.assign(result.conversions.size(), 1);
+  std::vector<std::set<std::string>> written(result.conversions.size());
+  for (const auto& n : needs)
+    if (n.c.kind == sharding::Conversion::CopyTo && !n.copy.empty()) written[n.origin].insert(n.copy);
+  for (std::size_t i = 0; i < written.size(); ++i) ctx.out.copies[i] = std::max(1, static_cast<int>(written[i].size()));
   ctx.finish();
   return std::move(ctx.out);
 }

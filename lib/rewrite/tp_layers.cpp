@@ -313,7 +313,10 @@ void Layers::perform(std::vector<Need>& needs) {
     ModuleId m = absorbing(op);
     if (m < 0) continue;
     const LayerPlan& p = of(m);
-    if (p.form == LayerPlan::Attention) n.done = true;
+    if (p.form == LayerPlan::Attention) {
+      n.done = true;
+      n.copy = fmt::format("call {}", ctx_.index.call_at(m, op.clock));
+    }
     if (p.form == LayerPlan::Row && (n.c.kind == Conversion::ReduceFrom || (n.c.kind == Conversion::Slice && !n.c.on_output && !p.input_is_parallel))) n.done = true;
     if (p.form == LayerPlan::Column && p.gather_output && n.c.kind == Conversion::Gather) n.done = true;
     if (p.form == LayerPlan::Vocab && n.c.kind == Conversion::ReduceFrom) n.done = true;
@@ -348,7 +351,10 @@ void Layers::settle(std::vector<Need>& needs) {
   }
   for (auto& [m, list] : own)
     if (!of(m).shared_input)
-      for (Need* n : list) n->done = true;
+      for (Need* n : list) {
+        n->done = true;
+        n->copy = fmt::format("call {}", ctx_.index.call_at(m, ctx_.trace.op(n->c.op).clock));
+      }
 }
 
 bool Layers::called_directly(const model::ModuleCall& call) const {

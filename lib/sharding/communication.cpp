@@ -34,7 +34,8 @@ Communication communication(const model::Trace& trace, const Result& result) {
       site.bytes /= result.tp;
     }
     // An input's gradient is asked by nobody: what depends on inputs alone runs no backward.
-    if (c.kind == Conversion::CopyTo && trace.tensor(c.tensor).from_parameter) add(c.op, c.tensor, "activation/backward");
+    if (c.kind == Conversion::CopyTo && trace.tensor(c.tensor).from_parameter)
+      for (int i = 0; i < c.copies; ++i) add(c.op, c.tensor, "activation/backward");
   }
   for (TensorId t : result.grad_summed) add(-1, t, "replicated-grad");
   return out;

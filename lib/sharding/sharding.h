@@ -66,6 +66,7 @@ struct Conversion {
   bool mean = false;                          ///< ReduceFrom after a mean over the local part: divide by tp as well
   /// CopyTo: further operands (operation, index into its inputs) that read the same copy: one all-reduce a tensor.
   std::vector<std::pair<OpId, int>> also;
+  int copies = 1;                             ///< CopyTo: all-reduces that the text needs for it, where its readers cannot share one
   bool fill = false;                          ///< Slice of a created tensor whose values are all alike: creating it at the local size is as right
 };
 

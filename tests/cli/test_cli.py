@@ -334,6 +334,21 @@ class Convert(Case):
         self.assertIn("the axis of size 32 is not split: norm", readme)
         self.assertNotIn("a.weight:", readme)
 
+    def test_state_for_the_next_call(self):
+        self.write("kept.py", "import torch\nfrom torch import nn\n\n\nclass Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+                   "        self.a, self.b, self.c = (nn.Linear(16, 16) for _ in range(3))\n        self.register_buffer('centre', torch.zeros(16))\n\n"
+                   "    def forward(self, x):\n        y = self.a(x - self.centre)\n        y = self.b(y)\n        y = self.c(y)\n"
+                   "        self.centre.mul_(0.9).add_(y.detach().mean((0, 1)), alpha=0.1)\n        return y\n")
+        self.bad("convert", "kept.py:Net", "--input", "x=f32[2,3,16]", "--pp", 2, "-o", "kept", says=["changed in forward behind the cut", "read before it by the next call"])
+
+    def test_branch_of_training(self):
+        self.write("modes.py", "import torch\nfrom torch import nn\n\n\nclass Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+                   "        self.a, self.b = nn.Linear(16, 32), nn.Linear(32, 16)\n\n    def forward(self, x):\n        y = self.a(x)\n        if self.training:\n"
+                   "            y = y / y.norm(dim=-1, keepdim=True)\n        return self.b(y)\n")
+        done = self.good("convert", "modes.py:Net", "--input", "x=f32[2,3,16]", "--tp", 2, "-o", "modes")
+        self.assertIn("modes.py:12:12: warning: `training` decides here", done.stderr)
+        self.bad("convert", "modes.py:Net", "--input", "x=f32[2,3,16]", "--tp", 2, "--set", "mode=train", "-o", "train", says="nothing in this model can be split")
+
     def test_second_run_diff_and_hand_changes(self):
         done = self.good("convert", self.GPT, "--tp", 2, "--pp", 2, "-o", "out", "--diff")
         self.assertIn("+++ ", done.stdout)

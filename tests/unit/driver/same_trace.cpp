@@ -83,3 +83,17 @@ TEST_CASE("what a stage can do wrong without a wrong shape is seen") {
   }
   CHECK_THAT(difference(changed("/ self.scale", "/ 4.0")), Catch::Contains("div (other=4;)"));
 }
+
+TEST_CASE("a short range is no share of a long one") {
+  const std::string ranges = R"(
+class M(nn.Module):
+    def forward(self, x):
+        return x * torch.arange(6).sum() + torch.arange(3).float().mean()
+)";
+  auto one = torch_test::trace(ranges, {{"x", "f32[2,3,8]"}}), two = torch_test::trace(ranges, {{"x", "f32[2,3,8]"}});
+  sharding::Options options;
+  options.tp = 2;
+  const auto placed = sharding::analyse(one->t(), options);
+  const std::unordered_map<model::TensorId, model::TensorId> known{{model::tensors_of(two->t().inputs[0].second)[0], model::tensors_of(one->t().inputs[0].second)[0]}};
+  CHECK(!driver::SameTrace(one->t(), placed).compare(two->t(), known, model::tensors_of(one->t().output)));
+}

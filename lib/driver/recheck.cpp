@@ -123,8 +123,10 @@ support::Expected<Recheck> check_in(const TemporaryFolder& folder, const Analysi
   }
 
   const auto& t = a.traced->trace;
-  std::map<std::string, model::TensorId> original;
+  std::map<std::string, model::TensorId> original, given;   // parameters and buffers; inputs
   for (const auto& n : model::named_tensors(t, true)) original[n.fqn] = n.ref.tensor;
+  for (const auto& x : t.tensors)
+    if (x.origin == model::Origin::Input) given[x.name] = x.id;
 
   std::optional<SameTrace> same;
   if (!in.in_place()) same.emplace(t, a.sharding);
@@ -146,12 +148,14 @@ support::Expected<Recheck> check_in(const TemporaryFolder& folder, const Analysi
     lint::Found found;
     lint::Propagator watcher(sm, found, grid.tp);
     std::string receive, call;
+    auto inputs = given;   // of the stage, what they are in the original
     if (a.slicer) {
       auto face = a.slicer->interface(k);
       for (std::size_t i = 0; i < face.receives.size(); ++i) {
         const auto& x = t.tensor(face.receives[i]);
         std::string name = fmt::format("received{}", i);
         job.inputs.emplace_back(name, spec_of(x, a.sharding.local_shape(t, x.id)));
+        inputs[name] = x.id;
         if (int d = a.sharding.sharded_dim(x.id); d >= 0) watcher.sharded_inputs[name].insert(d);
         receive += name + ", ";
       }
@@ -216,15 +220,8 @@ support::Expected<Recheck> check_in(const TemporaryFolder& folder, const Analysi
                                           model::shape_text(s.tensor(got[i]).shape), model::shape_text(want)), {}, "internal"), k);
     }
     if (same) {
-      for (const auto& x : s.tensors) {
-        if (x.origin != model::Origin::Input) continue;
-        if (x.name.starts_with("received") && a.slicer && k > 0) {
-          known[x.id] = a.slicer->interface(k).receives[static_cast<std::size_t>(std::stoi(x.name.substr(8)))];
-          continue;
-        }
-        for (const auto& y : t.tensors)
-          if (y.origin == model::Origin::Input && y.name == x.name) known[x.id] = y.id;
-      }
+      for (const auto& x : s.tensors)
+        if (const auto at = inputs.find(x.name); x.origin == model::Origin::Input && at != inputs.end()) known[x.id] = at->second;
       if (auto unlike = same->compare(s, known, returns))
         return faulty(failure(fmt::format("generated stage {} does not compute what the original does: {}", k, unlike->what), unlike->where, "internal"), k);
     }

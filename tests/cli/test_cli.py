@@ -334,6 +334,12 @@ class Convert(Case):
         self.assertIn("the axis of size 32 is not split: norm", readme)
         self.assertNotIn("a.weight:", readme)
 
+    def test_input_called_like_what_is_received(self):
+        self.write("named.py", "from torch import nn\n\n\nclass Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+                   "        self.a, self.b = nn.Linear(16, 16), nn.Linear(16, 16)\n\n    def forward(self, x, received_scale):\n"
+                   "        y = self.a(x)\n        y = y * received_scale\n        return self.b(y)\n")
+        self.good("convert", "named.py:Net", "--input", "x=f32[2,3,16]", "--input", "received_scale=f32[2,3,16]", "--pp", 2, "-o", "named")
+
     def test_state_for_the_next_call(self):
         self.write("kept.py", "import torch\nfrom torch import nn\n\n\nclass Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
                    "        self.a, self.b, self.c = (nn.Linear(16, 16) for _ in range(3))\n        self.register_buffer('centre', torch.zeros(16))\n\n"

@@ -42,8 +42,8 @@ class Part:
     def __init__(self, a, out):
         self.a, self.out = a, Path(out)
 
-    def call(self, *command, figures=None):
-        command = [sys.executable, *map(str, command), "--binary", self.a.binary, "--corpus", self.a.corpus]
+    def call(self, *command, figures=None, corpus=True):
+        command = [sys.executable, *map(str, command), "--binary", self.a.binary, *(["--corpus", self.a.corpus] if corpus else [])]
         if figures:
             command += ["--json", str(figures)]
         run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
@@ -119,8 +119,7 @@ class Part:
     def megatron(self):
         path = self.out / "megatron.json"
         packages = ["--packages", self.a.packages] if self.a.packages else []
-        run = subprocess.run([sys.executable, "tests/onescience/check_megatron.py", "--binary", self.a.binary, "--json", str(path), *packages], cwd=ROOT, capture_output=True, text=True)
-        print(run.stdout[-6000:], run.stderr[-2000:], sep="", flush=True)
+        run = self.call("tests/onescience/check_megatron.py", *packages, figures=path, corpus=False)
         rows = ["| model, tp x pp | outputs | loss | gradients compared (sharded) | largest difference | norm |", "| --- | --- | --- | --- | --- | --- |"]
         for f in json.loads(path.read_text()) if path.exists() else []:
             rows.append(f"| {f['name']}, {f['grid'][0]} x {f['grid'][1]} | {f['outputs']:.1e} | {f['loss']:.1e} | {f['compared']} ({f['sharded']}) | {f['gradients']:.1e} | {f['norm']:.1e} |")

@@ -61,8 +61,9 @@ struct CutLimits {
 bool cut_elsewhere(const std::vector<rewrite::Refusal>& refusals, const model::Trace& t, const pipeline::Partition& now, CutLimits& limits) {
   bool any = false;
   for (const auto& r : refusals) {
+    if (r.axis >= 0) continue;
     const bool before = any;
-    for (const auto& cut : r.axis < 0 ? now.cuts : std::vector<pipeline::Cut>{}) {
+    for (const auto& cut : now.cuts) {
       bool inside = false;
       for (const auto& level : cut.path) {
         const model::ModuleId m = t.frame(level.frame).self;
@@ -75,6 +76,21 @@ bool cut_elsewhere(const std::vector<rewrite::Refusal>& refusals, const model::T
     if (any && !before && limits.why.empty()) limits.why.push_back({r.where, r.message});
   }
   return any;
+}
+
+/// What crosses the cuts is what the text hands on, in the order of its tuples: some that could be computed again are sent after all.
+void take_over_sends(const model::Trace& t, const rewrite::StageSlicer& slicer, pipeline::Partition& partition) {
+  for (std::size_t k = 0; k < partition.cuts.size(); ++k) {
+    auto& cut = partition.cuts[k];
+    const auto tuple = slicer.interface(static_cast<int>(k)).returns;
+    for (const model::TensorId x : tuple) {
+      if (std::find(cut.live.begin(), cut.live.end(), x) != cut.live.end()) continue;
+      cut.live.push_back(x);
+      cut.bytes += model::numel(t.tensor(x)) * model::bytes_of(t.tensor(x).dtype);
+      std::erase_if(cut.recompute, [&](const auto& r) { return r.tensor == x; });
+    }
+    if (std::is_permutation(cut.live.begin(), cut.live.end(), tuple.begin(), tuple.end())) cut.live = tuple;
+  }
 }
 
 struct Expressible {
@@ -222,6 +238,7 @@ support::Expected<std::unique_ptr<Analysis>> analyse(const ModelRequest& request
 
 support::Expected<bool> plan_again(Analysis& a, const ModelRequest& request, const PlanRequest& want, support::SourceManager& sm, const Progress& progress) {
   const model::Trace& t = a.traced->trace;
+  const model::Trace* other = a.other ? &a.other->trace : nullptr;   // the model at another batch size
   std::vector<plan::Fallback> given_up;   // axes that generation could not express
   a.refused_cuts.clear();
   sharding::Options so;
@@ -248,16 +265,15 @@ support::Expected<bool> plan_again(Analysis& a, const ModelRequest& request, con
   for (int round = 0;; ++round) {
     progress("choosing what to split");
     if (have_pins && round == 0) a.sharding = sharding::place(t, so, plan::split_axes(pins));
-    else a.sharding = sharding::analyse(t, so, a.other ? &a.other->trace : nullptr);
+    else a.sharding = sharding::analyse(t, so, other);
     if (have_pins && round == 0)
       if (auto ok = plan::fits(pins, t, a.sharding); !ok) {
         support::Diagnostic d = ok.error();
         d.message = want.plan_file + " does not fit this source: " + d.message + ". Make it again with `shardwright plan … -o " + want.plan_file + "`, or leave --plan out";
         return d;
       }
-    a.edits = rewrite::tp_edits(t, a.sharding, sm, *a.rules, want.target, a.other ? &a.other->trace : nullptr);
+    a.edits = rewrite::tp_edits(t, a.sharding, sm, *a.rules, want.target, other);
 
-    for (std::size_t i = 0; i < a.edits.copies.size(); ++i) a.sharding.conversions[i].copies = a.edits.copies[i];
     std::vector<rewrite::Refusal> refusals = a.edits.refusals;
     if (refusals.empty()) {
       progress("cutting into stages");
@@ -267,7 +283,7 @@ support::Expected<bool> plan_again(Analysis& a, const ModelRequest& request, con
       std::string why;
       a.slicer.reset();
       if (want.grid.pp > 1 && !a.file.cxx) {   // stages of models in C++ are planned, not written
-        a.slicer = std::make_unique<rewrite::StageSlicer>(t, sm, a.other ? &a.other->trace : nullptr);
+        a.slicer = std::make_unique<rewrite::StageSlicer>(t, sm, other);
         if (want.target && want.target->plain_sends) a.slicer->send_contiguous();
         for (auto s : a.sharding.states) po.varying.push_back(s == sharding::State::V || s == sharding::State::P);
         if (have_pins) {
@@ -291,12 +307,7 @@ support::Expected<bool> plan_again(Analysis& a, const ModelRequest& request, con
         return d;
       }
       if (!why.empty()) return support::failure("the stages cannot be written: " + why, {}, "stages");
-      // What crosses, in the order of the tuple that the stages hand on.
-      for (std::size_t k = 0; a.slicer && k < a.partition.cuts.size(); ++k) {
-        auto& live = a.partition.cuts[k].live;
-        const auto tuple = a.slicer->interface(static_cast<int>(k)).returns;
-        if (std::is_permutation(live.begin(), live.end(), tuple.begin(), tuple.end())) live = tuple;
-      }
+      if (a.slicer) take_over_sends(t, *a.slicer, a.partition);
       progress("deriving the edits");
       if (a.file.cxx) {
         if (want.target && want.target->typed) {
@@ -305,7 +316,7 @@ support::Expected<bool> plan_again(Analysis& a, const ModelRequest& request, con
           if (!refusals.empty() && want.target->share_copies) {   // self- and cross-attention by one class: the same text when every reader copies
             auto apart = std::make_unique<rules::Target>(*want.target);
             apart->share_copies = false;
-            auto edits = rewrite::tp_edits(t, a.sharding, sm, *a.rules, apart.get(), a.other ? &a.other->trace : nullptr);
+            auto edits = rewrite::tp_edits(t, a.sharding, sm, *a.rules, apart.get(), other);
             auto typed = edits.refusals.empty() ? rewrite::typed_text(t, a.sharding, edits, sm, *a.rules, *apart) : rewrite::TypedText{};
             if (edits.refusals.empty() && typed.refusals.empty()) a.edits = std::move(edits), a.typed = std::move(typed), refusals.clear();
           }
@@ -334,17 +345,7 @@ support::Expected<bool> plan_again(Analysis& a, const ModelRequest& request, con
     }
   }
 
-  // What the text sends after all: it could not compute it again where it is read.
-  if (a.slicer)
-    for (std::size_t k = 0; k < a.partition.cuts.size(); ++k) {
-      auto& cut = a.partition.cuts[k];
-      for (const model::TensorId x : a.slicer->interface(static_cast<int>(k)).returns) {
-        if (std::find(cut.live.begin(), cut.live.end(), x) != cut.live.end()) continue;
-        cut.live.push_back(x);
-        cut.bytes += model::numel(t.tensor(x)) * model::bytes_of(t.tensor(x).dtype);
-        std::erase_if(cut.recompute, [&](const auto& r) { return r.tensor == x; });
-      }
-    }
+  for (std::size_t i = 0; i < a.edits.copies.size(); ++i) a.sharding.conversions[i].copies = a.edits.copies[i];
 
   plan::Inputs pi;
   pi.trace = &t;

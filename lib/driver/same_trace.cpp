@@ -4,13 +4,12 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 
 #include "model/shape.h"
 
 namespace shardwright::driver {
 namespace {
-
-constexpr std::string_view region_prefix = "shardwright.";
 
 std::string key_of(const std::string& name, const std::string& constants, const std::vector<std::pair<std::string, int>>& operands) {
   std::string key = name + "|" + constants;
@@ -28,11 +27,16 @@ const std::map<std::string, std::pair<std::string, std::array<const char*, 2>>>&
   return all;
 }
 
-/// A bias of a layer of ours, shaped so that it meets its channels: [n] as [n, 1, 1].
-bool is_column(const model::Trace& s, const model::Op& op) {
-  if (op.prim != model::Prim::Reshape || op.inputs.size() != 1 || op.inputs[0].expr) return false;
+/// Is the result the operand's value, although the original has no such operation?
+bool is_its_operand(const model::Trace& s, const model::Op& op, int tp) {
+  if (op.inputs.size() != 1) return false;
+  if (op.name.starts_with("shardwright.")) return op.name != "shardwright.assumed";   // a region
   const auto& x = s.tensor(op.inputs[0].tensor);
-  return x.origin == model::Origin::Parameter && x.shape.size() == 1 && s.tensor(op.outputs[0]).shape.front() == x.shape[0];
+  // The mean over a share, summed, over the number of ranks.
+  if (op.name == "torch.div")
+    return x.producer >= 0 && s.op(x.producer).name == "shardwright.reduce_from" && op.constants.find(fmt::format("other={};", tp)) != std::string::npos;
+  // A bias of a layer of ours, shaped so that it meets its channels: [n] as [n, 1, 1].
+  return op.prim == model::Prim::Reshape && !op.inputs[0].expr && x.origin == model::Origin::Parameter && x.shape.size() == 1 && s.tensor(op.outputs[0]).shape.front() == x.shape[0];
 }
 
 std::vector<model::TensorId> arguments_of(const model::ModuleCall& call) {
@@ -109,11 +113,18 @@ bool SameTrace::fits(const Made& m, const model::Op& op, const model::Trace& sta
   return true;
 }
 
+const SameTrace::Made* SameTrace::counterpart(const std::vector<Made>& made, const model::Op& op, const model::Trace& stage, const std::set<model::OpId>& drawn) const {
+  for (const bool shares : {false, true})   // the same sizes first: a short range is no share of a long one
+    for (const auto& m : made)
+      if (fits(m, op, stage, shares) && !(m.random && drawn.count(m.op))) return &m;
+  return nullptr;
+}
+
 std::optional<Difference> SameTrace::compare(const model::Trace& s, const std::unordered_map<model::TensorId, model::TensorId>& known, const std::vector<model::TensorId>& returned) const {
   std::vector<Value> value(s.tensors.size(), -1);
   for (const auto& [mine, theirs] : known) value[static_cast<std::size_t>(mine)] = value_[static_cast<std::size_t>(theirs)];
   std::set<model::OpId> drawn;       // random operations of the original that have their counterpart
-  struct Unlike { model::Clock clock; model::OpId op; Difference what; };
+  struct Unlike { const model::Op* op; Difference what; };
   std::vector<Unlike> unlike;
   auto at = [&](model::TensorId t) -> Value& { return value[static_cast<std::size_t>(t)]; };
   // Whole layers of ours, when their forward is over: what they compute is said by the layer that they stand for.
@@ -141,7 +152,7 @@ std::optional<Difference> SameTrace::compare(const model::Trace& s, const std::u
         bool any = false;
         for (std::size_t i = 0; i < results.size(); ++i)
           if (at(results[i]) < 0) at(results[i]) = value_[static_cast<std::size_t>(theirs[i])], any = true;
-        if (any) std::erase_if(unlike, [&](const Unlike& u) { return u.clock > call.begin; });
+        if (any) std::erase_if(unlike, [&](const Unlike& u) { return u.op->clock > call.begin; });
         break;
       }
     }
@@ -160,34 +171,12 @@ std::optional<Difference> SameTrace::compare(const model::Trace& s, const std::u
       for (std::size_t i = 0; i < op.outputs.size(); ++i)
         if (at(op.outputs[i]) < 0) at(op.outputs[i]) = values[i];
     };
-    const bool region = op.name.starts_with(region_prefix);
-    if (region && op.inputs.size() == 1 && op.name != "shardwright.assumed") {
+    if (is_its_operand(s, op, placed_.tp)) {
       give({operands[0].second});
       continue;
     }
-    // The mean over a share, summed, over the number of ranks.
-    if (op.name == "torch.div" && op.inputs.size() == 1) {
-      const auto& x = s.tensor(op.inputs[0].tensor);
-      if (x.producer >= 0 && s.op(x.producer).name == "shardwright.reduce_from" && op.constants.find(fmt::format("other={};", placed_.tp)) != std::string::npos) {
-        give({operands[0].second});
-        continue;
-      }
-    }
-    if (is_column(s, op)) {
-      give({operands[0].second});
-      continue;
-    }
-    const std::string key = key_of(op.name, op.constants, operands);
-    const auto same = made_.find(key);
-    const Made* found = nullptr;
-    for (const bool shares : {false, true})   // the same sizes first: a short range is no share of a long one
-      if (same != made_.end() && !found)
-        for (const auto& m : same->second)
-          if (fits(m, op, s, shares) && !(m.random && drawn.count(m.op))) {
-            found = &m;
-            break;
-          }
-    if (found) {
+    const auto same = made_.find(key_of(op.name, op.constants, operands));
+    if (const Made* found = same == made_.end() ? nullptr : counterpart(same->second, op, s, drawn)) {
       if (found->random) drawn.insert(found->op);
       std::vector<Value> values;
       for (auto v : found->values) values.push_back(v < static_cast<Value>(value_.size()) ? value_[static_cast<std::size_t>(v)] : v);
@@ -200,9 +189,9 @@ std::optional<Difference> SameTrace::compare(const model::Trace& s, const std::u
     std::string what = op.name.substr(op.name.rfind('.') + 1);
     if (!op.constants.empty()) what += " (" + op.constants + ")";
     for (const auto& x : op.inputs) what += fmt::format(" {} {}", x.param, model::shape_text(s.tensor(x.tensor).shape));
-    unlike.push_back({op.clock, op.id, {op.site ? op.site->range : support::Range{}, same == made_.end() ? what + ": the original does this to other values, with other numbers, or not at all" : what + fmt::format(": the original's result has another size or type, got {}", model::shape_text(s.tensor(op.outputs[0]).shape))}});
+    unlike.push_back({&op, {op.site ? op.site->range : support::Range{}, same == made_.end() ? what + ": the original does this to other values, with other numbers, or not at all" : what + fmt::format(": the original's result has another size or type, got {}", model::shape_text(s.tensor(op.outputs[0]).shape))}});
   }
-  finish(s.ops.empty() ? 0 : s.ops.back().clock + 1000000);
+  finish(std::numeric_limits<model::Clock>::max());
   const auto got = model::tensors_of(s.output);
   for (std::size_t i = 0; i < got.size() && i < returned.size(); ++i) {
     if (at(got[i]) == value_[static_cast<std::size_t>(returned[i])]) continue;
@@ -216,7 +205,7 @@ std::optional<Difference> SameTrace::compare(const model::Trace& s, const std::u
       for (const auto& o : s.op(x.producer).inputs) open.push_back(o.tensor);
     }
     for (const auto& u : unlike)
-      if (making.count(u.op)) return u.what;
+      if (making.count(u.op->id)) return u.what;
     return Difference{{}, fmt::format("returned tensor {} is {} than the plan says", i, at(got[i]) < 0 ? "made of something else" : "another value of the original")};
   }
   return std::nullopt;

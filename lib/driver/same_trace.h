@@ -43,6 +43,8 @@ class SameTrace {
 
   /// `shares`: a share of one dimension will do.
   bool fits(const Made&, const model::Op&, const model::Trace& stage, bool shares) const;
+  /// Which of these an operation of the stage is; `drawn`: random ones that have theirs already. nullptr: none.
+  const Made* counterpart(const std::vector<Made>&, const model::Op&, const model::Trace& stage, const std::set<model::OpId>& drawn) const;
 };
 
 }  // namespace shardwright::driver

@@ -72,8 +72,8 @@ struct Interpreter::Impl {
   bool import_guard = false;                  ///< inside `try:` whose handlers catch ImportError
   std::vector<GeneratorObj*> generators;      ///< running ones, innermost last
   struct Changed { model::Clock at = 0; Range where; std::size_t contents = 0; model::Clock seen = 0; Range seen_where; std::size_t state = static_cast<std::size_t>(-1), next = static_cast<std::size_t>(-1); Value held; };
-  std::map<std::pair<const Obj*, std::string>, model::Clock> first_read;   ///< the same attributes, when forward first asked for them
   std::map<std::pair<const Obj*, std::string>, Changed> changed;   ///< attributes of objects made while the model was built, once it runs
+  std::map<std::pair<const Obj*, std::string>, model::Clock> first_read;   ///< when it first asked for them
   std::set<std::pair<std::uint64_t, std::string>> noted;
   std::deque<ActiveFrame> module_frames;
   std::unordered_map<const Env*, ClassObj*> class_of_scope;  ///< class body scopes: what super() without arguments starts from

@@ -149,6 +149,7 @@ class Interpreter {
   void state_written(Obj* owner, std::string_view name);
   /// It was read, and found to hold `value`. Lists, dicts and sets count as changed when what they hold differs from the read before.
   void state_read(Obj* owner, std::string_view name, const Value& value);
+  /// The run of the model has ended: what it leaves in lists and dicts is seen by its next call.
   void forward_over();
   /// The same for an attribute that was found in a class or its bases.
   void class_read(ClassObj* c, std::string_view name);

@@ -108,12 +108,12 @@ struct StageSlicer::Impl {
         }
     }
     if (auto shared = memory(s, v); !shared.empty()) return shared;
-    for (const auto& state : t.states)
-      if (state.changed < s.from && state.read >= s.from)
-        return "`" + state.name + "`, changed in forward before the cut (" + context.sources.describe(state.where) + "), is read after it";
-    for (const auto& state : t.states)
-      if (state.read < s.from && state.changed >= s.from)
-        return "`" + state.name + "`, changed in forward behind the cut (" + context.sources.describe(state.where) + "), is read before it by the next call";
+    for (const auto& state : t.states) {
+      if ((state.changed < s.from) == (state.read < s.from)) continue;
+      const bool before = state.changed < s.from;
+      return "`" + state.name + "`, changed in forward " + (before ? "before" : "behind") + " the cut (" + context.sources.describe(state.where) + "), is read " +
+             (before ? "after it" : "before it by the next call");
+    }
     // self.x = … in forward, read by code behind the cut.
     for (const auto& w : t.attr_writes) {
       if (w.clock < t.forward_begin || w.clock >= s.from || w.owner < 0) continue;

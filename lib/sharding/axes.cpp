@@ -228,14 +228,6 @@ class Builder {
       }
     }
   }
-  /// A sum over a dimension that no result has: a product with a matrix.
-  static bool contracts_something(const Op& op) {
-    for (std::size_t l = 0; l < op.labels.size(); ++l) {
-      const auto has_label = [&](const std::vector<int>& v) { return std::count(v.begin(), v.end(), static_cast<int>(l)) > 0; };
-      if (std::count_if(op.in.begin(), op.in.end(), has_label) > 1 && std::none_of(op.out.begin(), op.out.end(), has_label)) return true;
-    }
-    return false;
-  }
   /// Is the axis a whole dimension of the matrix, at least as long as the others together? Cutting less costs more than it saves.
   bool pays(TensorId t, int axis) const {
     const Factored& f = table_.tensors[index(t)];
@@ -387,6 +379,14 @@ void require_agreement(AxisTable& table, const AxisTable& other) {
     table.divisibility_only[i] = 0;
     a.why_not = it == theirs.end() ? "it comes out differently at another batch size" : "at another batch size: " + it->second->why_not;
   }
+}
+
+bool contracts_something(const Op& op) {
+  for (std::size_t l = 0; l < op.labels.size(); ++l) {
+    const auto has_label = [&](const std::vector<int>& v) { return std::count(v.begin(), v.end(), static_cast<int>(l)) > 0; };
+    if (std::count_if(op.in.begin(), op.in.end(), has_label) > 1 && std::none_of(op.out.begin(), op.out.end(), has_label)) return true;
+  }
+  return false;
 }
 
 bool is_entry(const Trace& trace, const AxisTable& table, const Op& op, std::size_t operand, int axis) {

@@ -36,6 +36,9 @@ void require_agreement(AxisTable&, const AxisTable& other);
 /// True where an operand that does not carry `axis` gets a partial gradient when the operation runs on local slices.
 bool is_entry(const model::Trace&, const AxisTable&, const model::Op&, std::size_t operand, int axis);
 
+/// A sum over a dimension that no result has: a product with a matrix.
+bool contracts_something(const model::Op&);
+
 /// fnmatch-like: `*` any characters, `?` one.
 bool matches(const std::string& pattern, const std::string& text);
 

@@ -97,39 +97,27 @@ void report_fallbacks(const Trace& trace, const AxisTable& table, const std::vec
   }
 }
 
-/// Does the operation multiply by it and sum?
-bool multiplies(const model::Op& op, std::size_t operand) {
-  if (op.prim != model::Prim::Labelled || operand >= op.in.size()) return false;
-  for (int l : op.in[operand]) {
-    if (l < 0 || std::any_of(op.out.begin(), op.out.end(), [&](const auto& o) { return std::count(o.begin(), o.end(), l) > 0; })) continue;
-    for (std::size_t k = 0; k < op.in.size(); ++k)
-      if (k != operand && std::count(op.in[k].begin(), op.in[k].end(), l) > 0) return true;
-  }
-  return false;
-}
-
 void report_whole(const Trace& trace, const AxisTable& table, Result& r) {
   std::set<TensorId> said;
   for (const Fallback& f : r.fallbacks)
     for (TensorId p : r.axes[index(f.axis)].parameters) said.insert(p);
-  std::set<TensorId> matrices;
+  std::set<TensorId> matrices, seen;
+  std::vector<TensorId> open;   // what multiplies, and what that is made of without an input: a weight that is normalised first
   for (const auto& op : trace.ops)
-    for (std::size_t k = 0; k < op.inputs.size(); ++k) {
-      if (op.inputs[k].tensor < 0 || !multiplies(op, k)) continue;
-      // Or what is made of one before it multiplies: a normalised weight.
-      std::vector<TensorId> open{op.inputs[k].tensor};
-      while (!open.empty()) {
-        const TensorId t = open.back();
-        open.pop_back();
-        const auto& x = trace.tensor(t);
-        if (x.origin == model::Origin::Parameter) {
-          if (x.shape.size() > 1 && r.axis_of[index(t)] < 0) matrices.insert(t);
-        } else if (x.from_parameter && !x.from_input && x.producer >= 0) {
-          for (const auto& o : trace.op(x.producer).inputs)
-            if (o.tensor >= 0) open.push_back(o.tensor);
-        }
-      }
+    for (const auto& o : op.inputs)
+      if (o.tensor >= 0 && !o.is_bias && contracts_something(op)) open.push_back(o.tensor);
+  while (!open.empty()) {
+    const TensorId t = open.back();
+    open.pop_back();
+    if (!seen.insert(t).second) continue;
+    const auto& x = trace.tensor(t);
+    if (x.origin == model::Origin::Parameter) {
+      if (x.shape.size() > 1 && r.axis_of[index(t)] < 0) matrices.insert(t);
+    } else if (x.from_parameter && !x.from_input && x.producer >= 0) {
+      for (const auto& o : trace.op(x.producer).inputs)
+        if (o.tensor >= 0) open.push_back(o.tensor);
     }
+  }
   std::map<int, std::vector<TensorId>> by_axis;
   for (TensorId t : matrices) {
     if (said.count(t)) continue;

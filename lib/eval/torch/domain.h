@@ -144,9 +144,10 @@ class Domain final : public TensorHooks {
   TensorId permute(const std::string& name, const Site& site, TensorId t, const std::vector<int>& order, const program::Expr* operand = nullptr);
   TensorId expand(const std::string& name, const Site& site, TensorId t, Shape shape, std::vector<model::SizeArg> sizes = {}, const program::Expr* operand = nullptr);
   TensorId cast(const std::string& name, const Site& site, TensorId t, DType dtype, const program::Expr* operand = nullptr);
-  /// Element-wise over operands (tensors or numbers), broadcast.
+  /// What the call's arguments that are no tensors say, into the operations recorded since `first`: numbers made from sizes (Op::scalar_args), and all of them as text (Op::constants).
   void note_numbers(Call& c, std::size_t first);
   void note_constants(const Call& c, std::size_t first);
+  /// Element-wise over operands (tensors or numbers), broadcast.
   Value elementwise(Call& c, const std::vector<std::string>& params, model::Linearity linearity, std::optional<DType> dtype = {});
   Value elementwise(const Call& c, const std::string& name, const std::vector<Value>& operands, const std::vector<std::string>& params,
                     const std::vector<const program::Expr*>& exprs, model::Linearity linearity, std::optional<DType> dtype);

@@ -250,8 +250,6 @@ def drop_unused(module, keep_prefixes):
     return module
 
 
-
-
 def _stand_in(tensor):
     """The type, shape and device of a tensor, in one element's memory. Whoever computes with it gets NaN."""
     one = torch.full((), float("nan") if tensor.is_floating_point() or tensor.is_complex() else 0, dtype=tensor.dtype, device=tensor.device)

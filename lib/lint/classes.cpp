@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "program/visit.h"
+#include "support/word_search.h"
 
 namespace shardwright::lint {
 
@@ -72,10 +73,9 @@ std::unordered_set<std::string> parallel_names(const program::Module& m, std::un
 
 }  // namespace
 
-bool mentions_parallel(std::string_view text) {
-  for (std::string_view word : {"megatron", "torch.distributed", "shardwright", "fairscale", "vllm", "tensor_parallel", "ParallelLinear", "PipelineTensorShapeConfig", "_stage0", "_stage1", "_stage2", "DistributedFuser", "--local", "pretrain", "forward_step"})
-    if (text.find(word) != std::string_view::npos) return true;
-  return false;
+bool worth_reading(std::string_view text) {
+  static const support::WordSearch kParallel{"megatron", "torch.distributed", "shardwright", "fairscale", "vllm", "tensor_parallel", "ParallelLinear", "PipelineTensorShapeConfig", "_stage0", "_stage1", "_stage2", "DistributedFuser", "--local", "pretrain", "forward_step"};
+  return kParallel.in(text) || text.find("_REGISTRY = ") != std::string_view::npos;
 }
 
 std::vector<Class> relevant_classes(const std::vector<const program::Module*>& modules, const support::SourceManager& sources) {

@@ -9,8 +9,8 @@
 
 namespace shardwright::lint {
 
-/// Does the text name a parallel library or collective at all? Everything else is not even parsed.
-bool mentions_parallel(std::string_view text);
+/// Does the text name a parallel library or collective, or a registry of styles? Everything else is not even parsed.
+bool worth_reading(std::string_view text);
 
 struct Class {
   const program::ClassDef* def = nullptr;

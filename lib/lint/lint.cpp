@@ -7,34 +7,65 @@
 #include "lint/findings.h"
 #include "lint/scripts.h"
 #include "lint/session.h"
+#include "lint/trees.h"
+#include "support/files.h"
+#include "support/parallel.h"
 
 namespace shardwright::lint {
 
-support::Expected<std::vector<support::Diagnostic>> check(const Request& request, support::SourceManager& sources, const rules::Database& rules) {
+namespace {
+
+/// What a look at a file's text says of it, before anything is parsed.
+enum class Look : char { Nothing, Parallel, Styles };
+
+std::vector<Look> look(const std::vector<std::string>& paths, const python::FileSystem& files) {
+  std::vector<Look> out(paths.size(), Look::Nothing);
+  constexpr std::size_t kPiece = 32;
+  const std::size_t pieces = (paths.size() + kPiece - 1) / kPiece;
+  support::parallel(pieces, support::workers_for(pieces), [&](std::size_t piece, std::size_t) {
+    for (std::size_t i = piece * kPiece; i < std::min(paths.size(), (piece + 1) * kPiece); ++i) {
+      auto text = files.read(paths[i]);
+      if (!text) continue;
+      if (worth_reading(*text)) out[i] = Look::Parallel;
+      else if (text->find("style=") != std::string::npos) out[i] = Look::Styles;
+    }
+  });
+  return out;
+}
+
+/// The tree whose roots a file lies deepest in; the first one when there is none.
+std::size_t tree_of(const std::string& path, const std::vector<Tree>& trees) {
+  std::size_t best = 0, depth = 0;
+  const std::string folder = support::parent_path(support::normal_path(path));
+  for (std::size_t i = 0; i < trees.size(); ++i)
+    for (const auto& root : trees[i].roots)
+      if (root.size() + 1 > depth && (root.empty() || root == "." || folder == root || folder.starts_with(root + "/"))) best = i, depth = root.size() + 1;
+  return best;
+}
+
+/// What to look at in one tree.
+struct Work {
+  std::vector<std::string> parallel;
+  std::vector<std::string> with_styles;   ///< what may ask a wrapper for a style
+  std::vector<std::string> scripts;
+};
+
+std::vector<support::Diagnostic> check_tree(const Request& request, const Tree& tree, const Work& work, ClassFiles& class_files, const std::shared_ptr<python::Syntax>& syntax, const rules::Database& rules) {
   const python::FileSystem& files = request.files ? *request.files : disk();
-  auto paths = python_files(request.paths, files);
-  if (!paths) return paths.error();
+  support::SourceManager& sources = syntax->sources();
   Found findings;
-  Session session(request, sources, rules, findings);
+  Session session(request, tree, class_files, syntax, rules, findings);
   std::vector<const program::Module*> modules;
   std::set<support::FileId> looked_at;
-  std::vector<std::string> with_styles;   // what may ask a wrapper for a style
-  for (const auto& path : *paths) {
-    auto text = files.read(path);
-    if (!text) continue;
-    if (!mentions_parallel(*text) && text->find("_REGISTRY = ") == std::string::npos) {
-      if (text->find("style=") != std::string::npos) with_styles.push_back(path);
-      continue;
-    }
+  for (const auto& path : work.parallel)
     if (const auto* m = session.load(path)) {
       modules.push_back(m);
       looked_at.insert(m->file);
     }
-  }
   const auto wired = registries(modules, sources);
   std::vector<const program::Module*> asking = modules;
   if (!wired.empty())
-    for (const auto& path : with_styles)
+    for (const auto& path : work.with_styles)
       if (auto text = files.read(path); text && asks_unknown_style(*text, wired))
         if (const auto* m = session.load(path)) {
           asking.push_back(m);
@@ -48,17 +79,90 @@ support::Expected<std::vector<support::Diagnostic>> check(const Request& request
     check_training(*m, sources, findings);
     session.boundaries(*m);
   }
-  for (const auto& path : shell_files(request.paths, files))
-    if (auto text = files.read(path); text && text->find("parallel") != std::string::npos) {
+  for (const auto& path : work.scripts)
+    if (auto text = files.read(path)) {
       const auto script = sources.add(path, *text);
       looked_at.insert(script);
       session.run_script(script);
     }
-  const std::set<std::string> asked_for(paths->begin(), paths->end());  // files that others led to
+  const std::set<std::string> asked_for(tree.files.begin(), tree.files.end());  // files that others led to
   std::vector<support::Diagnostic> out;
   for (const auto& d : findings.all())
     if (looked_at.count(d.range.file) || asked_for.count(sources.file(d.range.file).path)) out.push_back(d);
   for (const auto* m : modules) run_file_checks({*m, sources, out});
+  return out;
+}
+
+/// Findings of another thread's sources, in ours.
+class Moved {
+ public:
+  Moved(const support::SourceManager& from, support::SourceManager& to) : from_(from), to_(to) {}
+  void operator()(support::Range& r) {
+    if (!r.valid()) return;
+    auto [at, fresh] = files_.emplace(r.file, -1);
+    if (fresh) {
+      const auto& f = from_.file(r.file);
+      at->second = to_.add(f.path, f.text, f.module);
+    }
+    r.file = at->second;
+  }
+  void operator()(support::Diagnostic& d) {
+    (*this)(d.range);
+    for (auto& n : d.notes) (*this)(n.range);
+    if (d.fix)
+      for (auto& e : d.fix->edits) (*this)(e.range);
+  }
+
+ private:
+  const support::SourceManager& from_;
+  support::SourceManager& to_;
+  std::map<support::FileId, support::FileId> files_;
+};
+
+}  // namespace
+
+support::Expected<std::vector<support::Diagnostic>> check(const Request& request, support::SourceManager& sources, const rules::Database& rules) {
+  const python::FileSystem& files = request.files ? *request.files : disk();
+  auto paths = python_files(request.paths, files);
+  if (!paths) return paths.error();
+  const auto looks = look(*paths, files);
+  std::map<std::string, Look> by_path;
+  for (std::size_t i = 0; i < paths->size(); ++i) by_path.emplace((*paths)[i], looks[i]);
+  auto trees = separate(*paths, files);
+  if (trees.empty()) trees.emplace_back();
+  std::vector<Work> work(trees.size());
+  for (std::size_t t = 0; t < trees.size(); ++t)
+    for (const auto& path : trees[t].files) {
+      if (by_path[path] == Look::Parallel) work[t].parallel.push_back(path);
+      if (by_path[path] == Look::Styles) work[t].with_styles.push_back(path);
+    }
+  for (const auto& path : shell_files(request.paths, files))
+    if (auto text = files.read(path); text && text->find("parallel") != std::string::npos) work[tree_of(path, trees)].scripts.push_back(path);
+  std::vector<std::size_t> order;  // trees with something in them, the largest first: it must not begin last
+  for (std::size_t t = 0; t < trees.size(); ++t)
+    if (!work[t].parallel.empty() || !work[t].scripts.empty()) order.push_back(t);
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return work[a].parallel.size() > work[b].parallel.size(); });
+  // Each worker has sources and syntax trees of its own, but the last, which uses the caller's.
+  const std::size_t workers = request.values ? 1 : support::workers_for(order.size());
+  std::vector<support::SourceManager> others(workers - 1);
+  std::vector<std::shared_ptr<python::Syntax>> syntax;
+  for (auto& o : others) syntax.push_back(std::make_shared<python::Syntax>(o));
+  syntax.push_back(std::make_shared<python::Syntax>(sources));
+  ClassFiles class_files(*paths, files);
+  struct Result { std::size_t worker = 0; std::vector<support::Diagnostic> found; };
+  std::vector<Result> results(trees.size());
+  support::parallel(order.size(), workers, [&](std::size_t i, std::size_t worker) {
+    const std::size_t t = order[i];
+    results[t] = {worker, check_tree(request, trees[t], work[t], class_files, syntax[worker], rules)};
+  });
+  std::vector<Moved> moved;
+  for (auto& o : others) moved.emplace_back(o, sources);
+  std::vector<support::Diagnostic> out;
+  for (auto& r : results)
+    for (auto& d : r.found) {
+      if (r.worker < others.size()) moved[r.worker](d);
+      out.push_back(std::move(d));
+    }
   std::stable_sort(out.begin(), out.end(), [&](const auto& a, const auto& b) {
     if (a.range.file != b.range.file) return sources.file(a.range.file).path < sources.file(b.range.file).path;
     return a.range.begin < b.range.begin;

@@ -20,20 +20,6 @@ using namespace syntax;
 
 namespace {
 
-/// Classes at line starts of a text.
-void classes_of(const std::string& text, const std::string& path, std::map<std::string, std::vector<std::string>>& out) {
-  for (std::size_t at = 0; at != std::string::npos;) {
-    if (text.compare(at, 6, "class ") == 0) {
-      std::size_t end = at + 6;
-      while (end < text.size() && (std::isalnum(static_cast<unsigned char>(text[end])) || text[end] == '_')) ++end;
-      auto& files = out[text.substr(at + 6, end - at - 6)];
-      if (files.empty() || files.back() != path) files.push_back(path);
-    }
-    at = text.find('\n', at);
-    if (at != std::string::npos) ++at;
-  }
-}
-
 /// Statements of a constructor that an attribute's value comes from, as text: its own and those of the local names in it.
 std::string making(const program::Function& init, std::string_view attribute, const support::SourceManager& sources) {
   std::set<std::string> names;
@@ -63,15 +49,14 @@ std::string making(const program::Function& init, std::string_view attribute, co
 std::optional<Class> Session::class_named(const std::string& name, const program::Module& near) {
   if (name.empty()) return std::nullopt;
   if (const auto* c = class_in(near, name)) return Class{c, &near, false, false};
-  if (!class_files_read_) {
-    class_files_read_ = true;
-    const auto& files = request_.files ? *request_.files : disk();
-    if (auto paths = python_files(request_.paths, files))
-      for (const auto& path : *paths)
-        if (auto text = files.read(path)) classes_of(*text, path, class_files_);
+  // In this tree, else in those beside it: what bears a name of this tree's elsewhere is not what is meant here.
+  std::vector<std::string> where, beside;
+  for (const auto& path : class_files_.of(name)) {
+    const std::string root = root_of(path, request_.files ? *request_.files : disk()).first;
+    if (std::find(tree_.roots.begin(), tree_.roots.end(), root) != tree_.roots.end()) where.push_back(path);
+    else if (std::find(tree_.beside.begin(), tree_.beside.end(), root) != tree_.beside.end()) beside.push_back(path);
   }
-  std::vector<std::string> where;
-  if (auto at = class_files_.find(name); at != class_files_.end()) where = at->second;
+  if (where.empty()) where = std::move(beside);
   // Of several, the one beside.
   if (where.size() > 1) {
     const std::string folder = support::parent_path(sources_.file(near.file).path);

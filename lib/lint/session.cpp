@@ -39,9 +39,12 @@ struct Session::Attempt {
   Facts facts;
 };
 
-Session::Session(const Request& request, support::SourceManager& sources, const rules::Database& rules, Found& findings)
-    : request_(request), sources_(sources), rules_(std::shared_ptr<const rules::Database>(), &rules), findings_(findings), syntax_(std::make_shared<python::Syntax>(sources)),
-      loader_(std::make_unique<eval::PythonSource>(syntax_, request.files ? *request.files : disk(), request.python_path)), tp_(request.tp > 0 ? request.tp : 2) {}
+Session::Session(const Request& request, const Tree& tree, ClassFiles& class_files, std::shared_ptr<python::Syntax> syntax, const rules::Database& rules, Found& findings)
+    : request_(request), tree_(tree), sources_(syntax->sources()), rules_(std::shared_ptr<const rules::Database>(), &rules), findings_(findings), syntax_(std::move(syntax)),
+      loader_(std::make_unique<eval::PythonSource>(syntax_, request.files ? *request.files : disk(), tree.roots)), class_files_(class_files), tp_(request.tp > 0 ? request.tp : 2) {
+  for (const auto* more : {&request.python_path, &tree.beside})
+    for (const auto& path : *more) loader_->loader().resolver().add_search_path(path);
+}
 
 const program::Module* Session::load(const std::string& path) {
   auto m = loader_->loader().load_file(path);

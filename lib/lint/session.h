@@ -13,6 +13,7 @@
 #include "lint/facts.h"
 #include "lint/findings.h"
 #include "lint/lint.h"
+#include "lint/trees.h"
 #include "lint/wiring.h"
 
 namespace shardwright::lint {
@@ -21,7 +22,8 @@ class Propagator;
 
 class Session {
  public:
-  Session(const Request&, support::SourceManager&, const rules::Database&, Found&);
+  /// One tree of the request's files. `syntax` may serve several sessions of a thread, one after the other.
+  Session(const Request&, const Tree&, ClassFiles&, std::shared_ptr<python::Syntax> syntax, const rules::Database&, Found&);
   /// Parses a file; nullptr when it cannot be read.
   const program::Module* load(const std::string& path);
   void run(const std::vector<Class>& classes);
@@ -62,6 +64,7 @@ class Session {
   void misspelt(const std::string& error, support::Range at);
 
   const Request& request_;
+  const Tree& tree_;
   support::SourceManager& sources_;
   std::shared_ptr<const rules::Database> rules_;
   Found& findings_;
@@ -70,8 +73,7 @@ class Session {
   std::set<const program::ClassDef*> covered_;
   std::map<const program::ClassDef*, Facts> stage_facts_;                ///< of stages that ran on what the one before them returned
   std::vector<const program::Module*> loaded_;                           ///< by load()
-  std::map<std::string, std::vector<std::string>> class_files_;          ///< files of the request by the classes they define
-  bool class_files_read_ = false;
+  ClassFiles& class_files_;
   const program::Module* planned_for_ = nullptr;   ///< a stage whose model runs now
   std::map<std::string, std::map<std::string, std::vector<std::int64_t>>> planned_;   ///< by folder
   int tp_;

@@ -1,0 +1,40 @@
+// Files that one Python process could hold together: a repository has folders whose modules bear the same names (packages that were
+// generated one beside the other, examples with a train.py each), and each means its own.
+#pragma once
+#include <cstddef>
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "python/resolve.h"
+
+namespace shardwright::lint {
+
+struct Tree {
+  std::vector<std::string> roots;    ///< folders that its modules' names start from
+  std::vector<std::string> beside;   ///< roots of the other trees where no module has a name of this one: imports may mean them
+  std::vector<std::string> files;
+};
+
+/// The folder that a file's module name starts from, and the first part of that name.
+std::pair<std::string, std::string> root_of(const std::string& file, const python::FileSystem&);
+
+/// Every file in one tree; roots share a tree as long as their modules' names differ. In the order of the files.
+std::vector<Tree> separate(const std::vector<std::string>& files, const python::FileSystem&);
+
+/// Files by the classes that they define at the start of a line. Read when first asked, by whichever thread asks.
+class ClassFiles {
+ public:
+  ClassFiles(const std::vector<std::string>& paths, const python::FileSystem& files) : paths_(paths), files_(files) {}
+  const std::vector<std::string>& of(const std::string& name);
+
+ private:
+  const std::vector<std::string>& paths_;
+  const python::FileSystem& files_;
+  std::once_flag read_;
+  std::map<std::string, std::vector<std::string>> by_class_;
+};
+
+}  // namespace shardwright::lint

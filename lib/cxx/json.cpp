@@ -46,7 +46,7 @@ json write(const Expr* e) {
 }
 
 json write(const Function* f) {
-  json o{{"n", f->name}, {"r", range(f->range)}, {"b", range(f->body_range)}, {"s", list(f->body)}};
+  json o{{"n", f->name}, {"r", range(f->range)}, {"b", range(f->body_range)}, {"s", list(*f->body)}};
   if (!f->decorators.empty()) o["d"] = list(f->decorators);
   o["p"] = json::array();
   for (const Parameter& p : f->parameters) {

@@ -120,22 +120,15 @@ std::vector<Class> relevant_classes(const std::vector<const program::Module*>& m
         todo.push_back(i);
       }
   }
-  std::erase_if(all, [](const Class& c) { return !c.relevant && !syntax::stage_number(c.def->name); });
+  std::vector<std::size_t> kept;
+  for (std::size_t i = 0; i < all.size(); ++i)
+    if (all[i].relevant || syntax::stage_number(all[i].def->name)) kept.push_back(i);
   std::vector<Class> out;
-  for (auto& c : all) {
-    c.root = true;
-    for (const auto& other : all)
-      if (other.def != c.def && other.def->name != c.def->name) {
-        const auto text = sources.text(other.def->range);
-        for (std::size_t at = text.find(c.def->name); at != std::string_view::npos && c.root; at = text.find(c.def->name, at + 1)) {
-          const std::size_t end = at + c.def->name.size();
-          if ((at == 0 || !letter(text[at - 1])) && (end >= text.size() || !letter(text[end]))) c.root = false;
-        }
-      }
-  }
+  for (const std::size_t i : kept)
+    all[i].root = std::none_of(kept.begin(), kept.end(), [&](std::size_t o) { return all[o].def->name != all[i].def->name && mentioned[o].count(all[i].def->name) > 0; });
   for (bool root : {true, false})
-    for (const auto& c : all)
-      if (c.root == root) out.push_back(c);
+    for (const std::size_t i : kept)
+      if (all[i].root == root) out.push_back(all[i]);
   return out;
 }
 

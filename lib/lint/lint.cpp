@@ -146,8 +146,8 @@ support::Expected<std::vector<support::Diagnostic>> check(const Request& request
   const std::size_t workers = request.values ? 1 : support::workers_for(order.size());
   std::vector<support::SourceManager> others(workers - 1);
   std::vector<std::shared_ptr<python::Syntax>> syntax;
-  for (auto& o : others) syntax.push_back(std::make_shared<python::Syntax>(o));
-  syntax.push_back(std::make_shared<python::Syntax>(sources));
+  for (auto& o : others) syntax.push_back(std::make_shared<python::Syntax>(o, true));
+  syntax.push_back(std::make_shared<python::Syntax>(sources, true));
   ClassFiles class_files(*paths, files);
   struct Result { std::size_t worker = 0; std::vector<support::Diagnostic> found; };
   std::vector<Result> results(trees.size());

@@ -71,7 +71,9 @@ std::optional<Class> Session::class_named(const std::string& name, const program
   // Imported by a file that was looked at: generated packages name their originals there.
   for (const auto* m : loaded_) {
     const Stmt* from = nullptr;
+    if (m->file < 0 || !has_word(sources_.file(m->file).text, name)) continue;
     program::walk(m->body, [&](const Stmt* s) {
+      if (s->kind == StmtKind::FunctionDef) return has_word(sources_.text(s->range), name);
       if (s->kind == StmtKind::ImportFrom && s->level == 0)
         for (const auto& i : s->imports)
           if (i.name == name) from = s;
@@ -189,6 +191,7 @@ void Session::misspelt(const std::string& error, support::Range at) {
   for (const auto* m : loaded_) {
     if (m->file == at.file) here = m;
     program::walk(m->body, [&](const Stmt* s) {
+      if (s->kind == StmtKind::FunctionDef) return false;
       if (s->kind == StmtKind::ClassDef && s->class_def->name == of) {
         for (const auto* k : s->class_def->body) {
           if (k->kind == StmtKind::FunctionDef) names.insert(k->function->name);

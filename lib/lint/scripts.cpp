@@ -24,7 +24,8 @@ struct Script {
   const program::Module& module;
   const support::SourceManager& sources;
   Found& findings;
-  std::string text;
+  std::string_view text;
+  bool from_distributed;           ///< names are imported from torch.distributed
   std::string_view of(const Expr* e) const { return e ? sources.text(e->range) : std::string_view(); }
 };
 
@@ -35,7 +36,7 @@ bool of_distributed(const Script& f, const Expr* call) {
     const auto base = f.of(c->kids[0]);
     return base == "dist" || base == "torch.distributed" || base == "distributed" || base == "c10d";
   }
-  return f.text.find("from torch.distributed import") != std::string::npos;
+  return f.from_distributed;
 }
 
 /// Statements of one function in order, those of nested definitions left out, with the conditions around each.
@@ -88,7 +89,8 @@ bool asks_rank(std::string_view condition) { return contains(condition, {"get_ra
 
 /// SW115 / SW215: a collective that some ranks of its group never reach.
 void conditional_collectives(const Script& f) {
-  for (const Function* fn : functions(f.module)) {
+  static const support::WordSearch kCollectives{"all_reduce", "all_gather", "reduce_scatter", "broadcast", "barrier", "all_to_all", "reduce("};
+  for (const Function* fn : functions(f.module, f.sources, kCollectives)) {
     const auto all = placed(*fn);
     for (const auto& at : all)
       calls_of(at.stmt, [&](const Expr* call) {
@@ -136,7 +138,8 @@ void conditional_collectives(const Script& f) {
 
 /// SW215: both neighbours send first.
 void sends_first(const Script& f) {
-  for (const Function* fn : functions(f.module)) {
+  static const support::WordSearch kSends{"send("};
+  for (const Function* fn : functions(f.module, f.sources, kSends)) {
     const Expr* sent = nullptr;
     std::string peer;
     bool symmetric = false;
@@ -172,7 +175,8 @@ void strided_sends(const Script& f) {
     if (e->kind == ExprKind::Call) return contains(callee(e), {"transpose", "permute", "swapaxes", "movedim"}) || callee(e) == "t";
     return e->kind == ExprKind::Attribute && (e->text == "T" || e->text == "mT");
   };
-  for (const Function* fn : functions(f.module)) {
+  static const support::WordSearch kSends{"send("};
+  for (const Function* fn : functions(f.module, f.sources, kSends)) {
     std::vector<std::string> views;
     for (const auto& at : placed(*fn)) {
       if (at.stmt->kind == StmtKind::Assign && at.stmt->targets.size() == 1 && at.stmt->targets[0]->kind == ExprKind::Name) {
@@ -193,7 +197,8 @@ void strided_sends(const Script& f) {
 /// SW305: a loss that only the last stage has, used on all.
 void loss_off_the_last_stage(const Script& f) {
   if (!contains(f.text, {"pipeline"})) return;
-  for (const Function* fn : functions(f.module)) {
+  static const support::WordSearch kReads{".item("};
+  for (const Function* fn : functions(f.module, f.sources, kReads)) {
     std::vector<std::string> losses;
     std::vector<support::Range> from;
     for (const auto& at : placed(*fn)) {
@@ -221,7 +226,7 @@ void loss_off_the_last_stage(const Script& f) {
 
 /// SW121: the gradient norm of one rank's parameters.
 void local_clipping(const Script& f) {
-  if (!contains(f.text, {"tensor_model_parallel", "tensor_parallel", "parallel_state", "model_parallel"})) return;
+  if (!contains(f.text, {"clip_grad_norm_"}) || !contains(f.text, {"tensor_model_parallel", "tensor_parallel", "parallel_state", "model_parallel"})) return;
   program::walk_exprs(f.module.body, [&](const Expr* e) {
     if (e->kind != ExprKind::Call || !contains(callee(e), {"clip_grad_norm_"}) || callee(e) != "clip_grad_norm_") return true;
     const Expr* c = e->kids[0];
@@ -234,7 +239,7 @@ void local_clipping(const Script& f) {
 
 /// SW309: torchrun passes the local rank in the environment.
 void local_rank_argument(const Script& f) {
-  if (contains(f.text, {"LOCAL_RANK"})) return;
+  if (!contains(f.text, {"--local"}) || contains(f.text, {"LOCAL_RANK"})) return;
   program::walk_exprs(f.module.body, [&](const Expr* e) {
     if (e->kind != ExprKind::Call || callee(e) != "add_argument") return true;
     for (const auto& a : e->args)
@@ -253,7 +258,8 @@ void local_rank_argument(const Script& f) {
 
 void check_scripts(const program::Module& m, const support::SourceManager& sources, Found& findings) {
   if (m.file < 0) return;
-  Script f{m, sources, findings, sources.file(m.file).text};
+  const std::string_view text = sources.file(m.file).text;
+  const Script f{m, sources, findings, text, contains(text, {"from torch.distributed import"})};
   conditional_collectives(f);
   sends_first(f);
   strided_sends(f);

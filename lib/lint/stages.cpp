@@ -51,6 +51,7 @@ std::string text_of(const std::vector<Shape>& shapes) {
 }  // namespace
 
 void Session::boundaries(const program::Module& m) {
+  if (m.file < 0 || sources_.file(m.file).text.find("PipelineTensorShapeConfig") == std::string::npos) return;
   std::vector<const Expr*> configs;
   program::walk_exprs(m.body, [&](const Expr* e) {
     if (e->kind == ExprKind::Call && e->kids[0]->text == "PipelineTensorShapeConfig" && is_list(keyword(e, "stage_shapes"))) configs.push_back(e);

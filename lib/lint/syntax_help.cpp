@@ -57,6 +57,17 @@ std::vector<const program::Function*> functions(const program::Module& m) {
   return out;
 }
 
+std::vector<const program::Function*> functions(const program::Module& m, const support::SourceManager& sources, const support::WordSearch& words) {
+  std::vector<const program::Function*> out;
+  program::walk(m.body, [&](const Stmt* s) {
+    if (s->kind != StmtKind::FunctionDef) return true;
+    if (!words.in(sources.text(s->range))) return false;
+    out.push_back(s->function);
+    return true;
+  });
+  return out;
+}
+
 const program::ClassDef* class_in(const program::Module& m, const std::string& name) {
   for (const auto* s : m.body)
     if (s->kind == StmtKind::ClassDef && s->class_def->name == name) return s->class_def;

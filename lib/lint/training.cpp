@@ -44,8 +44,10 @@ void providers(const program::Module& m, std::string_view text, Found& found) {
 }
 
 /// SW303: an exception hides that the data ended, or that a rank reads none.
-void guarded_next(const program::Module& m, Found& found) {
+void guarded_next(const program::Module& m, const support::SourceManager& sources, Found& found) {
+  static const support::WordSearch kNext{"next("};
   program::walk(m.body, [&](const Stmt* s) {
+    if (s->kind == StmtKind::FunctionDef) return kNext.in(sources.text(s->range));
     if (s->kind != StmtKind::Try || s->handlers.empty()) return true;
     const bool broad = std::any_of(s->handlers.begin(), s->handlers.end(), [](const auto& h) { return !h.type || (h.type->kind == ExprKind::Name && (h.type->text == "Exception" || h.type->text == "StopIteration")); });
     if (!broad) return true;
@@ -59,8 +61,9 @@ void guarded_next(const program::Module& m, Found& found) {
 }
 
 /// SW305: partial(loss, output) binds the prediction where the label belongs.
-void bound_output(const program::Module& m, Found& found) {
-  for (const Function* f : functions(m))
+void bound_output(const program::Module& m, const support::SourceManager& sources, Found& found) {
+  static const support::WordSearch kPartial{"partial("};
+  for (const Function* f : functions(m, sources, kPartial))
     for (const auto* r : returns(*f)) {
       if (r->kind != ExprKind::Tuple || r->kids.size() != 2 || callee(r->kids[1]) != "partial" || r->kids[0]->kind != ExprKind::Name) continue;
       const auto& args = r->kids[1]->args;
@@ -76,7 +79,8 @@ void unconverted_inputs(const program::Module& m, const support::SourceManager& 
     const auto t = sources.text(e->range);
     return contains(t, {"float64", "np.double", ".double()", "float16", ".half()"}) && contains(t, {"from_numpy", "tensor("}) && !contains(t, {".float()", ".to(", ".type(", "torch.float32", "dtype=torch"});
   };
-  for (const Function* f : functions(m)) {
+  static const support::WordSearch kModel{"model("};
+  for (const Function* f : functions(m, sources, kModel)) {
     if (f->owner || std::none_of(f->parameters.begin(), f->parameters.end(), [](const auto& p) { return p.name == "model"; })) continue;
     std::map<std::string, support::Range> unconverted;
     auto check = [&](const Expr* call) {
@@ -102,8 +106,9 @@ void unconverted_inputs(const program::Module& m, const support::SourceManager& 
 }
 
 /// SW308: a seed set after the model-parallel one.
-void overwritten_seed(const program::Module& m, Found& found) {
-  for (const Function* f : functions(m)) {
+void overwritten_seed(const program::Module& m, const support::SourceManager& sources, Found& found) {
+  static const support::WordSearch kSeed{"model_parallel_cuda_manual_seed"};
+  for (const Function* f : functions(m, sources, kSeed)) {
     const Expr* first = nullptr;
     program::walk(f->body, [&](const Stmt* s) {
       calls_of(s, [&](const Expr* c) {
@@ -150,11 +155,11 @@ void mask_without_default(const program::Module& m, std::string_view text, Found
 void check_training(const program::Module& m, const support::SourceManager& sources, Found& found) {
   if (m.file < 0) return;
   const std::string_view text = sources.file(m.file).text;
-  if (contains(text, {"megatron"})) providers(m, text, found);
-  if (contains(text, {"megatron", "pipeline"})) guarded_next(m, found);
-  bound_output(m, found);
+  if (contains(text, {"megatron"}) && contains(text, {"pretrain("})) providers(m, text, found);
+  if (contains(text, {"megatron", "pipeline"}) && contains(text, {"next("})) guarded_next(m, sources, found);
+  bound_output(m, sources, found);
   unconverted_inputs(m, sources, text, found);
-  overwritten_seed(m, found);
+  overwritten_seed(m, sources, found);
   mask_without_default(m, text, found);
 }
 

@@ -72,6 +72,7 @@ struct Wiring {
   const std::function<const Module*(const std::string&)>& load;
   const support::SourceManager& sources;
   Found& found;
+  const support::WordSearch asks;   ///< names of what is called with a style or a configuration
 
   /// The class of an entry, and the module it is in.
   std::pair<const Module*, const ClassDef*> resolve(const Registry& r, const Registry::Entry& e) const {
@@ -147,6 +148,7 @@ struct Wiring {
   }
 
   void calls_in(const Module& m) const {
+    if (!asks.in(sources.file(m.file).text)) return;
     std::map<std::string, const ClassDef*> classes;   // by the names of this file
     for (const auto* s : m.body) {
       if (s->kind == StmtKind::ClassDef) classes[s->class_def->name] = s->class_def;
@@ -156,17 +158,14 @@ struct Wiring {
             if (const Module* from = load(imported_module(m, *s)))
               if (const auto* c = class_in(*from, i.name)) classes[i.asname.empty() ? i.name : i.asname] = c;
     }
-    program::walk(m.body, [&](const Stmt* s) {
-      if (s->kind != StmtKind::FunctionDef) return true;
-      const Function* f = s->function;
+    for (const Function* f : functions(m, sources, asks)) {
       const std::string owner = f->owner ? f->owner->name : "";
       const bool parallel = distributed(owner) || stage_number(owner);
       program::walk(f->body, [&](const Stmt* in) {
         calls_of(in, [&](const Expr* call) { call_of(call, f, parallel, owner, classes); });
         return in->kind != StmtKind::FunctionDef;
       });
-      return true;
-    });
+    }
   }
 
   void call_of(const Expr* call, const Function* f, bool parallel, const std::string& owner, const std::map<std::string, const ClassDef*>& classes) const {
@@ -306,7 +305,9 @@ bool asks_unknown_style(const std::string& text, const std::vector<Registry>& al
 }
 
 void check_wiring(const std::vector<Registry>& all, const std::vector<const Module*>& asking, const std::function<const Module*(const std::string&)>& load, const support::SourceManager& sources, Found& found) {
-  const Wiring w{all, load, sources, found};
+  std::vector<std::string> asks{"Distributed"};
+  for (const auto& r : all) asks.insert(asks.end(), r.wrappers.begin(), r.wrappers.end());
+  const Wiring w{all, load, sources, found, support::WordSearch(std::move(asks))};
   for (const auto& r : all) {
     w.entries_of(r);
     w.circles_of(r);

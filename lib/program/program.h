@@ -4,8 +4,10 @@
 #pragma once
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "support/source.h"
@@ -138,21 +140,62 @@ struct Parameter {
   Range range;
 };
 
+/// A part of a function that a front end may leave unread until somebody asks (Function::later).
+template <class T>
+class Late {
+ public:
+  explicit Late(const Function* of) : of_(of) {}
+  operator const T&() const { return read(); }
+  const T& operator*() const { return read(); }
+  T* operator->() { read(); return &value_; }
+  const T* operator->() const { return &read(); }
+  const T* operator&() const { return &read(); }
+  auto begin() const { return read().begin(); }
+  auto end() const { return read().end(); }
+  auto size() const { return read().size(); }
+  auto empty() const { return read().empty(); }
+  const auto& front() const { return read().front(); }
+  const auto& back() const { return read().back(); }
+  const auto& operator[](std::size_t i) const { return read()[i]; }
+  Late& operator=(T value) { value_ = std::move(value); return *this; }
+  template <class X> void push_back(X x) { value_.push_back(std::move(x)); }
+  T& fill() { return value_; }   ///< for the front end: to write into, whatever has been read
+
+ private:
+  const T& read() const;
+  const Function* of_;
+  T value_{};
+};
+
 struct Function {
+  Function() = default;
+  Function(const Function&) = delete;
+  Function& operator=(const Function&) = delete;
   std::string name;            ///< "<lambda>" for lambdas
   Range range;                 ///< from the first decorator to the end of the body
   Range def_range;             ///< from `def` to the end of the body
-  Range body_range;            ///< the statements
+  Range body_range;            ///< the statements; empty where they were left unread
   std::vector<Expr*> decorators;
   std::vector<Parameter> parameters;
   Expr* returns = nullptr;
-  std::vector<Stmt*> body;     ///< a lambda has one Return
+  Late<std::vector<Stmt*>> body{this};     ///< a lambda has one Return
   bool is_async = false;
-  bool is_generator = false;   ///< contains yield of its own
+  Late<bool> is_generator{this};   ///< contains yield of its own
   ClassDef* owner = nullptr;   ///< class whose body holds it directly
-  std::vector<std::string> locals;  ///< names bound in its own scope (parameters included, global/nonlocal excluded)
+  Late<std::vector<std::string>> locals{this};  ///< names bound in its own scope (parameters included, global/nonlocal excluded)
   struct Module* module = nullptr;
+  /// Reads what was left unread, once. Not for two threads at a time.
+  mutable std::function<void(Function&)> later;
 };
+
+template <class T>
+const T& Late<T>::read() const {
+  if (of_->later) {
+    const auto reader = std::exchange(of_->later, nullptr);
+    reader(const_cast<Function&>(*of_));
+  }
+  return value_;
+}
 
 struct ClassDef {
   std::string name;

@@ -24,16 +24,44 @@ Lowering::~Lowering() {
   if (cursor_ready_) ts_tree_cursor_delete(&cursor_);
 }
 
-void Lowering::run(TSNode root) {
+Concrete::Concrete(std::string_view text, const Parts& parts) {
+  struct Parser {
+    TSParser* p = ts_parser_new();
+    Parser() { ts_parser_set_language(p, tree_sitter_python()); }
+    ~Parser() { ts_parser_delete(p); }
+  };
+  static thread_local Parser parser;
+  // Rows do not matter to anybody here: every offset is a column of the first.
+  std::vector<TSRange> ranges;
+  for (const auto& [begin, end] : parts) ranges.push_back({{0, begin}, {0, end}, begin, end});
+  ts_parser_set_included_ranges(parser.p, ranges.data(), static_cast<std::uint32_t>(ranges.size()));
+  tree_ = ts_parser_parse_string(parser.p, nullptr, text.data(), static_cast<std::uint32_t>(text.size()));
+}
+
+void Lowering::run(TSNode root, const Outline* outline) {
+  outline_ = outline;
   cursor_ = ts_tree_cursor_new(root);
   cursor_ready_ = true;
   scopes_.emplace_back();
   if (ts_node_has_error(root)) collect_errors(root);
   block(root, module_.body);
+  if (outline)
+    for (const auto& [begin, end] : outline->comments) module_.comments.push_back({source_.id, begin, end});
   const auto by_place = [](const Range& a, const Range& b) { return a.begin < b.begin; };
   std::sort(module_.comments.begin(), module_.comments.end(), by_place);
   module_.comments.erase(std::unique(module_.comments.begin(), module_.comments.end()), module_.comments.end());
   std::stable_sort(module_.syntax_errors.begin(), module_.syntax_errors.end(), by_place);
+}
+
+std::vector<program::Stmt*> Lowering::run_part(TSNode root) {
+  comments_known_ = true;
+  cursor_ = ts_tree_cursor_new(root);
+  cursor_ready_ = true;
+  scopes_.emplace_back();
+  if (ts_node_has_error(root)) collect_errors(root);
+  std::vector<Stmt*> out;
+  block(root, out);
+  return out;
 }
 
 Lowering::Children::Children(Lowering& owner, TSNode node) : pool_(owner.pool_), begin_(pool_.size()), end_(begin_) {
@@ -47,7 +75,7 @@ Lowering::Children::Children(Lowering& owner, TSNode node) : pool_(owner.pool_),
     if (symbol == ts::sym_comment) {
       Range r = owner.range(child);
       if (r.end > r.begin && owner.source_.text[r.end - 1] == '\r') --r.end;  // of CRLF
-      owner.module_.comments.push_back(r);
+      if (!owner.comments_known_) owner.module_.comments.push_back(r);
       continue;
     }
     if (symbol == ts::sym_line_continuation || symbol == kErrorSymbol) continue;
@@ -114,7 +142,7 @@ void Lowering::push_function(program::Function* f) {
 void Lowering::pop_function() {
   Scope& s = scopes_.back();
   for (std::string_view name : s.order)
-    if (!s.excluded.count(name)) s.function->locals.emplace_back(name);
+    if (!s.excluded.count(name)) s.function->locals->emplace_back(name);
   scopes_.pop_back();
 }
 
@@ -170,7 +198,23 @@ void Lowering::collect_errors(TSNode root) {
   if (!found) syntax_error(range(root), "cannot read this file as Python");
 }
 
-program::Module* parse(support::SourceManager& sources, support::FileId file, program::Arena& arena, support::Diagnostics& diagnostics) {
+void Lowering::read_later(program::Function* f, const LeftOut& body) {
+  // By value and by what outlives this: the reader runs long after the lowering of the file.
+  f->later = [&source = source_, &arena = arena_, &module = module_, body](program::Function& f) {
+    const Concrete tree(source.text, {{body.def, body.end}});
+    if (!tree) return;
+    support::Diagnostics said;
+    const auto top = Lowering(source, arena, module, said).run_part(tree.root());
+    if (top.size() != 1 || !top[0]->function) return;
+    program::Function& read = *top[0]->function;
+    f.body = std::move(read.body.fill());
+    f.locals = std::move(read.locals.fill());
+    f.is_generator = bool(read.is_generator);
+    f.body_range = read.body_range;
+  };
+}
+
+program::Module* parse(support::SourceManager& sources, support::FileId file, program::Arena& arena, support::Diagnostics& diagnostics, bool bodies_later) {
   const support::SourceFile& source = sources.file(file);
   program::Module* module = arena.module();
   module->name = source.module;
@@ -179,14 +223,23 @@ program::Module* parse(support::SourceManager& sources, support::FileId file, pr
   const std::string& path = source.path;
   module->is_package = path.size() >= kPackageFile.size() && path.compare(path.size() - kPackageFile.size(), kPackageFile.size(), kPackageFile) == 0;
 
-  TSParser* parser = ts_parser_new();
-  ts_parser_set_language(parser, tree_sitter_python());
-  TSTree* tree = ts_parser_parse_string(parser, nullptr, source.text.data(), static_cast<std::uint32_t>(source.text.size()));
-  if (tree) {
-    Lowering(source, arena, *module, diagnostics).run(ts_tree_root_node(tree));
-    ts_tree_delete(tree);
-  }
-  ts_parser_delete(parser);
+  const auto lower = [&](const Concrete& tree, const Outline* outline) { Lowering(source, arena, *module, diagnostics).run(tree.root(), outline); };
+  if (bodies_later)
+    if (const Outline o = outline(source.text); !o.bodies.empty()) {
+      Concrete::Parts rest{{0, 0}};
+      for (const LeftOut& b : o.bodies) {
+        rest.back().second = b.begin;
+        rest.emplace_back(b.end, 0);
+      }
+      rest.back().second = static_cast<std::uint32_t>(source.text.size());
+      if (rest.back().first == rest.back().second) rest.pop_back();
+      // An error anywhere: all of it is read, so that the error is told as it is.
+      if (const Concrete tree(source.text, rest); tree && !ts_node_has_error(tree.root())) {
+        lower(tree, &o);
+        return module;
+      }
+    }
+  if (const Concrete tree(source.text); tree) lower(tree, nullptr);
   return module;
 }
 

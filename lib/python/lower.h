@@ -11,9 +11,25 @@
 #include <vector>
 
 #include "program/program.h"
+#include "python/outline.h"
 #include "support/diagnostic.h"
 
 namespace shardwright::python {
+
+/// tree-sitter's tree of a text, or of parts of it (in order, [begin, end)) as if nothing were between them.
+class Concrete {
+ public:
+  using Parts = std::vector<std::pair<std::uint32_t, std::uint32_t>>;
+  explicit Concrete(std::string_view text, const Parts& parts = {});
+  ~Concrete() { if (tree_) ts_tree_delete(tree_); }
+  Concrete(const Concrete&) = delete;
+  Concrete& operator=(const Concrete&) = delete;
+  explicit operator bool() const { return tree_ != nullptr; }
+  TSNode root() const { return ts_tree_root_node(tree_); }
+
+ private:
+  TSTree* tree_ = nullptr;
+};
 
 class Lowering {
  public:
@@ -22,7 +38,10 @@ class Lowering {
   Lowering(const Lowering&) = delete;
   Lowering& operator=(const Lowering&) = delete;
 
-  void run(TSNode root);
+  /// `outline`: of the bodies that `root` does not hold; they are read when asked for.
+  void run(TSNode root, const Outline* outline = nullptr);
+  /// The statements of a part of the file that `run` left out, whose comments are known.
+  std::vector<program::Stmt*> run_part(TSNode root);
 
  private:
   using Expr = program::Expr;
@@ -139,7 +158,10 @@ class Lowering {
   bool too_deep(TSNode node);
   void syntax_error(Range r, std::string message);
   void collect_errors(TSNode root);
+  void read_later(program::Function* f, const LeftOut& body);
 
+  const Outline* outline_ = nullptr;
+  bool comments_known_ = false;
   const support::SourceFile& source_;
   program::Arena& arena_;
   program::Module& module_;

@@ -514,9 +514,18 @@ void Lowering::function_definition(TSNode node, TSNode whole, std::vector<Expr*>
   const TSNode result = c.field(ts::field_return_type);
   if (!ts_node_is_null(result)) f->returns = expr(result);
   parameters(c.field(ts::field_parameters), f);
+  if (const LeftOut* body = outline_ ? outline_->of(ts_node_start_byte(node)) : nullptr) {
+    s->range.end = body->last;
+    f->range = s->range;
+    f->def_range = {source_.id, body->def, body->last};
+    f->body_range = {source_.id, body->last, body->last};
+    f->module = &module_;
+    read_later(f, *body);
+    return;
+  }
   push_function(f);
   const TSNode body = c.field(ts::field_body);
-  if (!ts_node_is_null(body)) block(body, f->body);
+  if (!ts_node_is_null(body)) block(body, f->body.fill());
   s->range.end = end_of(f->body, s->range.end);
   f->range = s->range;
   f->def_range = range(node);

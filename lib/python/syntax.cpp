@@ -8,7 +8,7 @@ program::Module* Syntax::parse(const std::string& name, const std::string& path,
   Parsed& p = parsed_[name + '\n' + path + (is_package ? "\np" : "")];
   if (!p.module || sources_.file(p.module->file).text != text) {
     p.said = {};
-    p.module = python::parse(sources_, sources_.add(path, std::string(text), name), arena_, p.said);
+    p.module = python::parse(sources_, sources_.add(path, std::string(text), name), arena_, p.said, bodies_later_);
     p.module->is_package = is_package;
   }
   for (const auto& d : p.said.all()) diagnostics.add(d);

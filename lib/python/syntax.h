@@ -14,7 +14,8 @@ namespace shardwright::python {
 /// readers may hold them; they live as long as this does.
 class Syntax {
  public:
-  explicit Syntax(support::SourceManager& sources) : sources_(sources) {}
+  /// `bodies_later`: see parse.h.
+  explicit Syntax(support::SourceManager& sources, bool bodies_later = false) : sources_(sources), bodies_later_(bodies_later) {}
   Syntax(const Syntax&) = delete;
   Syntax& operator=(const Syntax&) = delete;
 
@@ -28,6 +29,7 @@ class Syntax {
  private:
   struct Parsed { program::Module* module = nullptr; support::Diagnostics said; };
   support::SourceManager& sources_;
+  const bool bodies_later_;
   program::Arena arena_;
   std::unordered_map<std::string, Parsed> parsed_;  // by name, path and kind; a changed text replaces its entry
 };

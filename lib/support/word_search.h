@@ -7,14 +7,16 @@
 #include <initializer_list>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace shardwright::support {
 
 class WordSearch {
  public:
-  /// Every word has two bytes or more.
-  WordSearch(std::initializer_list<std::string_view> words) : words_(words.begin(), words.end()), length_(255) {
+  /// Every word has two bytes or more, the longest 255.
+  WordSearch(std::initializer_list<std::string_view> words) : WordSearch(std::vector<std::string>(words.begin(), words.end())) {}
+  explicit WordSearch(std::vector<std::string> words) : words_(std::move(words)), length_(255) {
     for (const auto& w : words_) length_ = std::min(length_, w.size());
     shift_.fill(static_cast<std::uint8_t>(length_ - 1));
     for (const auto& w : words_)

@@ -221,6 +221,7 @@ def main():
     p.add_argument("build")
     p.add_argument("folder", nargs="?", default=str(Path(__file__).resolve().parents[3] / ".cache/corpus"))
     p.add_argument("--most", type=int, default=600)
+    p.add_argument("--later", action="store_true", help="bodies of functions are read when asked for")
     p.add_argument("--show", type=int, default=8)
     p.add_argument("--seed", type=int, default=7)
     a = p.parse_args()
@@ -251,7 +252,7 @@ def main():
     with tempfile.TemporaryDirectory() as d:
         (Path(d) / "list").write_text("".join(f + "\n" for f in good))
         env = dict(os.environ, SHARDWRIGHT_AST_FILES=d + "/list", SHARDWRIGHT_AST_OUT=d + "/out")
-        run = subprocess.run([a.build + "/bin/unit_python", "[.ast]"], env=env, capture_output=True, text=True)
+        run = subprocess.run([a.build + "/bin/unit_python", "[.ast]"], env=env | ({"SHARDWRIGHT_AST_LATER": "1"} if a.later else {}), capture_output=True, text=True)
         print(run.stdout.splitlines()[1] if run.stdout else run.stderr)
         if run.returncode:
             print(run.stdout, run.stderr)

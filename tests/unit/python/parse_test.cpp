@@ -267,3 +267,80 @@ TEST_CASE("the text of every node reads as the same node") {
     return true;
   });
 }
+
+TEST_CASE("bodies read later are the bodies read at once") {
+  const std::string text = R"(import x  # one
+
+
+@deco(
+    1, {"a": ")"})
+def first(a, b: int = 3) -> int:
+    """A text with # and a ' in it."""
+
+    # a comment of the body
+    if a:
+        def inner(): return b
+        return (a +
+                b)
+    total = 'it''s' "d'o'ne"; more = f"{a!r:>{b}} {'}'}"  # trailing
+    return total
+# at the margin
+
+class K(Base):
+    attribute = 1
+
+    async def later(self, *args, **kw):
+        nonlocal_name = 1
+        async for i in args:
+            yield i, nonlocal_name, kw, self.attribute
+        # the last line is a comment
+
+    def short(self): pass
+
+    class Inner:
+        def method(self):
+            """Long enough to be left out, in a class in a class, so that its owner is the inner one."""
+            return self
+
+if x:
+    def conditional(a_rather_long_parameter_name):
+        return a_rather_long_parameter_name + a_rather_long_parameter_name + a_rather_long_parameter_name
+last = 1
+)";
+  support::SourceManager sm;
+  Arena arena;
+  support::Diagnostics said;
+  const auto file = sm.add("t.py", text, "t");
+  const Module* now = python::parse(sm, file, arena, said);
+  const Module* later = python::parse(sm, file, arena, said, true);
+  const auto find = [](const Module* m, const std::string& name) {
+    const Function* out = nullptr;
+    walk(m->body, [&](const Stmt* s) {
+      if (s->function && s->function->name == name) out = s->function;
+      return s->kind == StmtKind::ClassDef || s->kind == StmtKind::If;
+    });
+    return out;
+  };
+  REQUIRE(find(later, "first"));
+  CHECK(find(later, "first")->later);
+  CHECK(find(later, "later")->later);
+  CHECK(find(later, "method")->later);
+  CHECK_FALSE(find(later, "short")->later);
+  CHECK_FALSE(find(later, "conditional")->later);
+  for (const char* name : {"first", "later", "method", "conditional"}) {
+    const Function *a = find(now, name), *b = find(later, name);
+    CHECK(a->range == b->range);
+    CHECK(a->def_range == b->def_range);
+    CHECK(*a->locals == *b->locals);
+    CHECK(bool(a->is_generator) == bool(b->is_generator));
+    CHECK(a->body_range == b->body_range);
+    CHECK(print(*a->body) == print(*b->body));
+    CHECK((a->owner ? a->owner->name : "") == (b->owner ? b->owner->name : ""));
+  }
+  CHECK(print(*now) == print(*later));
+  CHECK(now->comments == later->comments);
+  // An error anywhere: everything is read at once.
+  const Module* wrong = python::parse(sm, sm.add("w.py", text + "x = = 1\n", "w"), arena, said, true);
+  CHECK_FALSE(wrong->syntax_errors.empty());
+  CHECK_FALSE(find(wrong, "first")->later);
+}

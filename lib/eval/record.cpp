@@ -21,7 +21,8 @@ Interpreter::Interpreter(support::SourceManager& sm, ModuleSource& src, model::T
 Interpreter::~Interpreter() {
   // Abandoned generators unwind through frames that touch the interpreter: they go first, while it is whole.
   for (std::size_t i = 0; i < heap_.size(); ++i)
-    if (auto* g = dynamic_cast<GeneratorObj*>(heap_[i].get())) g->co.reset();
+    if (heap_[i]->kind == Kind::Iterator)
+      if (auto* g = dynamic_cast<GeneratorObj*>(heap_[i].get())) g->co.reset();
   stack_.clear();
 }
 

@@ -114,6 +114,7 @@ bool Session::run_class(const Class& c, Facts* facts, bool quiet) {
       for (auto& g : inputs)
         if (!g.told && !g.none) g.shape = shape_of_rank(rank, g.shape.empty() ? 40 : g.shape.back()), g.settled.clear(), g.sharded.clear();
     }
+    if (!last.built && last.error.empty()) return false;  // no module of torch's: other arguments do not make it one
     if (!last.done && last.error.starts_with("step budget")) made_defaults_too = false;
     if (last.done && facts) *facts = std::move(last.facts);
     if (last.done && quiet) {

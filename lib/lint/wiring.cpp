@@ -72,7 +72,7 @@ struct Wiring {
   const std::function<const Module*(const std::string&)>& load;
   const support::SourceManager& sources;
   Found& found;
-  const support::WordSearch asks;   ///< names of what is called with a style or a configuration
+  const support::WordSearch asks;   ///< names of wrappers
 
   /// The class of an entry, and the module it is in.
   std::pair<const Module*, const ClassDef*> resolve(const Registry& r, const Registry::Entry& e) const {
@@ -148,7 +148,8 @@ struct Wiring {
   }
 
   void calls_in(const Module& m) const {
-    if (!asks.in(sources.file(m.file).text)) return;
+    const std::string_view all_text = sources.file(m.file).text;
+    if (!asks.in(all_text) && !contains(all_text, {"Distributed"})) return;
     std::map<std::string, const ClassDef*> classes;   // by the names of this file
     for (const auto* s : m.body) {
       if (s->kind == StmtKind::ClassDef) classes[s->class_def->name] = s->class_def;
@@ -158,7 +159,17 @@ struct Wiring {
             if (const Module* from = load(imported_module(m, *s)))
               if (const auto* c = class_in(*from, i.name)) classes[i.asname.empty() ? i.name : i.asname] = c;
     }
-    for (const Function* f : functions(m, sources, asks)) {
+    // Those that ask a wrapper for a style, and what distributed classes hand to each other; others are not read.
+    std::vector<const Function*> wanted;
+    program::walk(m.body, [&](const Stmt* s) {
+      if (s->kind != StmtKind::FunctionDef) return true;
+      const auto text = sources.text(s->range);
+      const std::string name = s->function->owner ? s->function->owner->name : "";
+      if (!asks.in(text) && !((distributed(name) || stage_number(name)) && contains(text, {"Distributed"}))) return false;
+      wanted.push_back(s->function);
+      return true;
+    });
+    for (const Function* f : wanted) {
       const std::string owner = f->owner ? f->owner->name : "";
       const bool parallel = distributed(owner) || stage_number(owner);
       program::walk(f->body, [&](const Stmt* in) {
@@ -305,7 +316,7 @@ bool asks_unknown_style(const std::string& text, const std::vector<Registry>& al
 }
 
 void check_wiring(const std::vector<Registry>& all, const std::vector<const Module*>& asking, const std::function<const Module*(const std::string&)>& load, const support::SourceManager& sources, Found& found) {
-  std::vector<std::string> asks{"Distributed"};
+  std::vector<std::string> asks{"a wrapper of no registry"};
   for (const auto& r : all) asks.insert(asks.end(), r.wrappers.begin(), r.wrappers.end());
   const Wiring w{all, load, sources, found, support::WordSearch(std::move(asks))};
   for (const auto& r : all) {

@@ -2,6 +2,8 @@
 // What is easier in Python is in rules/layers/torch/**.py.
 #include <algorithm>
 #include <set>
+#include <string_view>
+#include <unordered_map>
 
 #include "eval/torch/compute.h"
 
@@ -204,18 +206,16 @@ void register_namespace(Domain& d) {
   in.modules.native("torch", [&d](Interpreter&, ModuleObj& m) { fill_torch(d, m); });
   in.modules.native("torch.nn.parameter", [&d](Interpreter&, ModuleObj& m) { m.env.vars.set("Parameter", d.parameter_class); });
   // Operations, by the module they live in.
-  std::set<std::string> modules;
+  std::unordered_map<std::string_view, std::vector<const std::string*>> modules;
   for (const rules::OpRule* rule : d.rules->ops())
     for (const std::string& name : rule->names) {
-      std::string module = name.substr(0, name.rfind('.'));
-      if (module != "torch.Tensor") modules.insert(module);
+      const auto module = std::string_view(name).substr(0, name.rfind('.'));
+      if (module != "torch.Tensor") modules[module].push_back(&name);
     }
-  for (const std::string& module : modules)
-    in.modules.native(module, [&d, module](Interpreter& in, ModuleObj& m) {
-      for (const rules::OpRule* rule : d.rules->ops())
-        for (const std::string& name : rule->names)
-          if (name.size() > module.size() && name.rfind('.') == module.size() && name.starts_with(module))
-            in.def(m, name.substr(module.size() + 1), [&d, name](Interpreter&, CallInfo& info) { return d.call_op(name, info); });
+  for (auto& [module, names] : modules)
+    in.modules.native(std::string(module), [&d, names = std::move(names)](Interpreter& in, ModuleObj& m) {
+      for (const std::string* name : names)
+        in.def(m, name->substr(name->rfind('.') + 1), [&d, name](Interpreter&, CallInfo& info) { return d.call_op(*name, info); });
     });
 }
 

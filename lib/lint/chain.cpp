@@ -71,6 +71,7 @@ void Session::chains(const std::vector<Class>& classes) {
       if (n != stages.rbegin()->first && facts.bare && method(*c->def, "forward") && !returns(*method(*c->def, "forward")).empty())
         findings_.add(Severity::Error, "SW204", returns(*method(*c->def, "forward")).back()->range, c->def->name + " is not the last stage and returns a bare value; every stage but the last returns a tuple", {});
       if (n != stages.rbegin()->first) constants(*c, sent);
+      else last_output(*c, facts);
       stage_facts_[c->def] = facts;
       ran.emplace_back(c, std::move(facts));
     }
@@ -89,6 +90,20 @@ void Session::chains(const std::vector<Class>& classes) {
     if (have) compare_chain(whole, ran, complete, model);
     if (complete && ran.size() > 1) balance(ran);
   }
+}
+
+/// SW103, SW105: what the last stage gives to the loss function.
+void Session::last_output(const Class& c, const Facts& facts) {
+  const auto* f = method(*c.def, "forward");
+  if (!f || returns(*f).empty()) return;
+  const auto where = returns(*f).back()->range;
+  std::optional<support::Fix> fix;
+  if (facts.pair_call.valid()) fix = support::Fix{"safe", {{{facts.pair_call.file, facts.pair_call.end, facts.pair_call.end}, "[0]"}}};
+  if (!facts.pair_of.empty())
+    findings_.add(Severity::Error, "SW103", where, "the pair (output, bias) that " + facts.pair_of + " returns is what the last stage returns; the loss function gets it as it is: take its first element: layer(x)[0]", {{facts.pair_call, "returned here"}}, fix);
+  // Megatron has losses over a sharded vocabulary; our runtime has none.
+  if (!facts.sharded_output.empty() && contains(sources_.file(c.module->file).text, {"shardwright.parallel"}))
+    findings_.add(Severity::Error, "SW105", where, "the model's output is " + facts.sharded_output + ": the loss function gets this rank's share; gather it (gather_output=True)", {});
 }
 
 /// SW211: a base class that binds the constructor's arguments before it runs.

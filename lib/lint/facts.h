@@ -27,6 +27,9 @@ struct Facts {
   bool done = false;
   bool bare = false;             ///< forward returns one tensor, not a tuple
   std::vector<Sent> outputs;
+  std::string pair_of;           ///< forward returns what this parallel layer returns, output and bias; ""
+  support::Range pair_call;      ///< … the layer's call, where it is the layer that is called
+  std::string sharded_output;    ///< the tensor that forward returns is sharded: its placement in words; ""
   struct Named { std::string name; support::Range where; double value = 0; };
   std::vector<Named> nonlinear;                 ///< activations, norms and softmaxes, in the order of the run; where: in user code
   std::map<std::string, std::size_t> plain_ops; ///< operations written in user code themselves, by name

@@ -87,8 +87,22 @@ std::vector<support::Diagnostic> check_tree(const Request& request, const Tree& 
     }
   const std::set<std::string> asked_for(tree.files.begin(), tree.files.end());  // files that others led to
   std::vector<support::Diagnostic> out;
-  for (const auto& d : findings.all())
-    if (looked_at.count(d.range.file) || asked_for.count(sources.file(d.range.file).path)) out.push_back(d);
+  const auto ours = [&](const support::Range& r) { return looked_at.count(r.file) > 0 || asked_for.count(sources.file(r.file).path) > 0; };
+  for (const auto& d : findings.all()) {
+    if (ours(d.range)) {
+      out.push_back(d);
+      continue;
+    }
+    // A pair that a file of others is handed: that is wrong where it comes from.
+    const auto from = std::find_if(d.notes.begin(), d.notes.end(), [&](const support::Note& n) { return ours(n.range); });
+    if (d.code != "SW103" || from == d.notes.end()) continue;
+    if (std::any_of(out.begin(), out.end(), [&](const auto& o) { return o.code == d.code && o.range == from->range; })) continue;
+    support::Diagnostic here = d;
+    here.range = from->range;
+    here.notes.erase(here.notes.begin() + (from - d.notes.begin()));
+    here.notes.insert(here.notes.begin(), {d.range, "used here"});
+    out.push_back(std::move(here));
+  }
   for (const auto* m : modules) run_file_checks({*m, sources, out});
   return out;
 }

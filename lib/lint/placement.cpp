@@ -297,6 +297,7 @@ void Propagator::swallowed_share(const Op& op, const Placement& p) {
 void Propagator::report_size(const Op& op, const Regroup& r, const Placement& p) {
   std::string given = r.expr ? std::string(sources_.text(r.expr->range)) : std::to_string(r.given);
   std::string message = given + " = " + std::to_string(r.given) + " is the whole's size, but " + name_of(op.inputs[0].tensor) + " holds this rank's share: " + std::to_string(r.needed) + " (" + given + " // tp) expected";
+  if (r.hole) ++repairs;  // a dimension took what was too much: what comes after may well not fit
   if (r.hole) message += "; the -1 resolves to " + std::to_string(r.hole_value) + " instead of " + std::to_string(r.hole_wanted) + ", silently";
   findings_.add(Severity::Error, "SW106", range_of(op), message, origin(p));
 }

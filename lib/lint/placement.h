@@ -73,7 +73,7 @@ class Propagator final : public eval::Observer {
   std::size_t wanted_rank = 0;
   bool wanted_integers = false;
 
-  int repairs = 0;                 ///< operations whose sizes did not fit and that went on as if a share had been gathered
+  int repairs = 0;                 ///< operations whose sizes did not fit and that went on as if a share had been gathered, or with a -1 of another size than meant
 
   // ---- answers -----------------------------------------------------------------------------------------------------------------
   const Placement& place(TensorId);

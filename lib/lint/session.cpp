@@ -332,7 +332,13 @@ bool Session::attempt(const Class& c, std::vector<Guess>& inputs, const Given& g
       out.incomplete = trace.incomplete;
       if (request_.values && given_to_it.rank == 0) note_values(trace, watcher);
       eval::finish_model(in, model, true);  // names of modules and parameters
-      collect_facts(out.facts, trace, received, in.bind_summary(returned));
+      const auto summary = in.bind_summary(returned);
+      collect_facts(out.facts, trace, received, summary);
+      if (const auto* pair = dynamic_cast<const eval::LayerResultObj*>(returned.is(Kind::Tuple) ? returned.as<eval::SeqObj>() : nullptr)) {
+        out.facts.pair_of = pair->layer >= 0 ? trace.module(pair->layer).attr : "a layer";
+        if (pair->own_call && pair->site.expr) out.facts.pair_call = pair->site.expr->outer;
+      }
+      if (summary.kind == model::Binding::Tensor && watcher.any_sharded(watcher.place(summary.tensor))) out.facts.sharded_output = watcher.describe(summary.tensor);
       for (const auto& m : trace.calls)
         if (m.end > 0)
           for (const auto* def : trace.module(m.module).mro)

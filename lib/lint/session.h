@@ -51,6 +51,7 @@ class Session {
   /// Distributed classes against the classes whose place they take (originals.cpp).
   void originals(const std::vector<Class>&);
   void compare_chain(const Facts& original, const std::vector<std::pair<const Class*, Facts>>& stages, bool complete, const std::string& model);
+  void last_output(const Class&, const Facts&);
   void strict_base(const Class&);
   void constants(const Class&, const std::vector<Sent>&);
   void balance(const std::vector<std::pair<const Class*, Facts>>& stages);

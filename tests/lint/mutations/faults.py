@@ -118,7 +118,7 @@ def no_share(s):
 def drop_stride(s):
     for made in s.layers.values():
         k = s.keyword(made, "stride") or s.keyword(made, "segments")
-        if k is not None:
+        if k is not None and "Conv" not in s.callee(made):  # a convolution's stride is another thing
             yield s.at(k), re.sub(r",\s*" + re.escape(s.read(k)), "", s.text, count=0) if s.text.count(s.read(k)) == 1 else s.text[: s.span(k)[0]].rstrip(", ") + s.text[s.span(k)[1]:]
 
 

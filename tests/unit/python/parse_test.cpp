@@ -269,7 +269,7 @@ TEST_CASE("the text of every node reads as the same node") {
 }
 
 TEST_CASE("bodies read later are the bodies read at once") {
-  const std::string text = R"(import x  # one
+  const std::string text = R"py(import x  # one
 
 
 @deco(
@@ -306,7 +306,7 @@ if x:
     def conditional(a_rather_long_parameter_name):
         return a_rather_long_parameter_name + a_rather_long_parameter_name + a_rather_long_parameter_name
 last = 1
-)";
+)py";
   support::SourceManager sm;
   Arena arena;
   support::Diagnostics said;

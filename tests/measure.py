@@ -3,7 +3,7 @@
 
 Parts: models (run_models.py --all: hours on few cores; a table that is newer than the program, out/table.md, is taken over), oracle,
 tree, payload, stages (Pangu at its published size beside the obvious hand cut), bench. A part that is not run keeps the section that
-docs/measured.md has, with its date. faults, alarms, lint: lint on mutated programs, on code that runs right, and its speed. megatron: generated stages in Megatron-Core's schedule. Exit code 1 where a part fails; what failed is written down too.
+docs/measured.md has, with its date. faults, alarms, lint, fuzz: lint on mutated programs, on code that runs right, its speed, 100,000 damaged inputs (--runs). megatron: generated stages in Megatron-Core's schedule. Exit code 1 where a part fails; what failed is written down too.
 """
 import argparse
 import datetime
@@ -21,7 +21,7 @@ sys.path.insert(0, str(ROOT / "tests" / "bench"))
 import analysis  # noqa: E402
 
 OUT = ROOT / "docs" / "measured.md"
-PARTS = ["models", "oracle", "tree", "payload", "stages", "bench", "faults", "alarms", "lint", "megatron"]
+PARTS = ["models", "oracle", "tree", "payload", "stages", "bench", "faults", "alarms", "lint", "fuzz", "megatron"]
 TITLES = {
     "models": "Original and generated program",
     "oracle": "Axes and stages beside the prototype's",
@@ -32,6 +32,7 @@ TITLES = {
     "faults": "Lint: single faults in correct programs",
     "alarms": "Lint: code that runs right",
     "lint": "Lint: speed beside ruff's",
+    "fuzz": "Lint: damaged and hostile input",
     "megatron": "Target megatron in Megatron-Core's own schedule",
 }
 
@@ -115,6 +116,13 @@ class Part:
         for name, f in (json.loads(path.read_text()) if path.exists() else {}).items():
             rows.append(f"| {name}{', %d of 20 faults found' % f['faults_found'] if 'faults_found' in f else ''} | {f['lint_s']:.3f} | {f['ruff_s']:.3f} | {f['ratio']:.2f} | {f['bound']} | {'yes' if f['kept'] else 'no'} | {f['peak_mb']:.0f} |")
         return "tests/bench/lint.py", run.returncode == 0, rows
+
+    def fuzz(self):
+        command = ["tests/fuzz/run_fuzz.py", "--tool", str(Path(self.a.binary).with_name("fuzz_lint")), "--runs", str(self.a.runs), "--jobs", str(self.a.jobs)]
+        run = subprocess.run([sys.executable, *command], cwd=ROOT, capture_output=True, text=True)
+        print(run.stdout[-3000:], run.stderr[-2000:], sep="", flush=True)
+        said = [f"- {x}" for x in (run.stdout + run.stderr).splitlines() if x.startswith("fuzz: ")]
+        return f"tests/fuzz/run_fuzz.py --runs {self.a.runs} --jobs {self.a.jobs}", run.returncode == 0, said or [f"No result, exit code {run.returncode}."]
 
     def megatron(self):
         path = self.out / "megatron.json"
@@ -208,6 +216,8 @@ def main():
     p.add_argument("--rounds", type=int, default=5)
     p.add_argument("--packages", help="folder with megatron-core, for alarms and lint")
     p.add_argument("--ruff", help="ruff, for lint")
+    p.add_argument("--runs", type=int, default=100_000, help="inputs for fuzz")
+    p.add_argument("--jobs", type=int, default=2, help="processes for fuzz")
     a = p.parse_args()
     sections, failed = old_sections(), []
     for part in a.parts:

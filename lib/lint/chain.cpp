@@ -176,8 +176,11 @@ void Session::compare_chain(const Facts& original, const std::vector<std::pair<c
       }
   }
   Facts together;
-  for (const auto& [c, f] : stages) together.nonlinear.insert(together.nonlinear.end(), f.nonlinear.begin(), f.nonlinear.end());
-  if (!changed && !compare_runs(original, together, "the stages", model, name_range(*stages.back().first->def)))
+  for (const auto& [c, f] : stages) {
+    together.nonlinear.insert(together.nonlinear.end(), f.nonlinear.begin(), f.nonlinear.end());
+    together.incomplete = together.incomplete || f.incomplete;
+  }
+  if (!changed && !original.incomplete && !together.incomplete && !compare_runs(original, together, "the stages", model, name_range(*stages.back().first->def)))
     for (const char* op : {"mul", "div", "true_divide", "sub", "pow", "neg"}) {
       const auto at = original.plain_ops.find(op);
       const std::size_t n = at == original.plain_ops.end() ? 0 : at->second;

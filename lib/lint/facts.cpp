@@ -66,6 +66,7 @@ int made_of(const model::Trace& trace, TensorId t, const std::map<TensorId, int>
 
 void collect_facts(Facts& f, const model::Trace& trace, const std::vector<TensorId>& received, const model::Binding& returned) {
   f.done = true;
+  f.incomplete = !trace.incomplete.empty();
   std::map<TensorId, int> from;
   for (std::size_t i = 0; i < received.size(); ++i) from.emplace(received[i], static_cast<int>(i));
   const bool several = returned.kind == model::Binding::Sequence;

@@ -25,6 +25,7 @@ struct Sent {
 
 struct Facts {
   bool done = false;
+  bool incomplete = false;       ///< something was not followed: what did not happen in this run may happen in a real one
   bool bare = false;             ///< forward returns one tensor, not a tuple
   std::vector<Sent> outputs;
   std::string pair_of;           ///< forward returns what this parallel layer returns, output and bias; ""

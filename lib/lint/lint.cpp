@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "lint/cache.h"
 #include "lint/checks/check.h"
 #include "lint/files.h"
 #include "lint/findings.h"
@@ -50,7 +51,7 @@ struct Work {
   std::vector<std::string> scripts;
 };
 
-std::vector<support::Diagnostic> check_tree(const Request& request, const Tree& tree, const Work& work, ClassFiles& class_files, const std::shared_ptr<python::Syntax>& syntax, const rules::Database& rules) {
+std::vector<support::Diagnostic> check_tree(const Request& request, const Tree& tree, const Work& work, const ClassesNamed& class_files, const std::shared_ptr<python::Syntax>& syntax, const rules::Database& rules) {
   const python::FileSystem& files = request.files ? *request.files : disk();
   support::SourceManager& sources = syntax->sources();
   Found findings;
@@ -105,6 +106,25 @@ std::vector<support::Diagnostic> check_tree(const Request& request, const Tree& 
   }
   for (const auto* m : modules) run_file_checks({*m, sources, out});
   return out;
+}
+
+/// The same, from the cache where nothing changed.
+std::vector<support::Diagnostic> cached_tree(const Request& request, const Tree& tree, const Work& work, const ClassesNamed& classes, const std::shared_ptr<python::Syntax>& syntax, const rules::Database& rules) {
+  if (request.cache.empty() || request.values || !request.rules.empty()) return check_tree(request, tree, work, classes, syntax, rules);
+  const python::FileSystem& files = request.files ? *request.files : disk();
+  std::string about = std::to_string(request.tp) + ' ' + std::to_string(request.max_steps);
+  for (const auto* list : {&request.python_path, &work.parallel, &work.with_styles, &work.scripts}) {
+    about += '\n';
+    for (const auto& x : *list) about += x + '\n';
+  }
+  const Cache cache(request.cache, tree, about);
+  if (auto known = cache.find(files, classes, syntax->sources())) return *known;
+  const Witness witness(files, classes);
+  Request watched = request;
+  watched.files = &witness;
+  auto found = check_tree(watched, tree, work, [&](const std::string& name) -> const std::vector<std::string>& { return witness.of_class(name); }, syntax, rules);
+  cache.store(witness, found, syntax->sources());
+  return found;
 }
 
 /// Findings of another thread's sources, in ours.
@@ -162,12 +182,13 @@ support::Expected<std::vector<support::Diagnostic>> check(const Request& request
   std::vector<std::shared_ptr<python::Syntax>> syntax;
   for (auto& o : others) syntax.push_back(std::make_shared<python::Syntax>(o, true));
   syntax.push_back(std::make_shared<python::Syntax>(sources, true));
-  ClassFiles class_files(*paths, files);
+  ClassFiles by_class(*paths, files);
+  const ClassesNamed class_files = [&](const std::string& name) -> const std::vector<std::string>& { return by_class.of(name); };
   struct Result { std::size_t worker = 0; std::vector<support::Diagnostic> found; };
   std::vector<Result> results(trees.size());
   support::parallel(order.size(), workers, [&](std::size_t i, std::size_t worker) {
     const std::size_t t = order[i];
-    results[t] = {worker, check_tree(request, trees[t], work[t], class_files, syntax[worker], rules)};
+    results[t] = {worker, cached_tree(request, trees[t], work[t], class_files, syntax[worker], rules)};
   });
   std::vector<Moved> moved;
   for (auto& o : others) moved.emplace_back(o, sources);

@@ -51,7 +51,7 @@ std::optional<Class> Session::class_named(const std::string& name, const program
   if (const auto* c = class_in(near, name)) return Class{c, &near, false, false};
   // In this tree, else in those beside it: what bears a name of this tree's elsewhere is not what is meant here.
   std::vector<std::string> where, beside;
-  for (const auto& path : class_files_.of(name)) {
+  for (const auto& path : class_files_(name)) {
     const std::string root = root_of(path, request_.files ? *request_.files : disk()).first;
     if (std::find(tree_.roots.begin(), tree_.roots.end(), root) != tree_.roots.end()) where.push_back(path);
     else if (std::find(tree_.beside.begin(), tree_.beside.end(), root) != tree_.beside.end()) beside.push_back(path);
@@ -153,6 +153,7 @@ void Session::compare_masks(const ClassDef& original, const ClassDef& distribute
 
 /// SW117: activations and norms in another order or number.
 bool Session::compare_runs(const Facts& original, const Facts& distributed, const std::string& name, const std::string& original_name, support::Range where) {
+  if (original.incomplete || distributed.incomplete) return false;
   const auto &a = original.nonlinear, &b = distributed.nonlinear;
   std::size_t i = 0;
   while (i < a.size() && i < b.size() && a[i].name == b[i].name) ++i;

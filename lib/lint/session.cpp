@@ -39,9 +39,9 @@ struct Session::Attempt {
   Facts facts;
 };
 
-Session::Session(const Request& request, const Tree& tree, ClassFiles& class_files, std::shared_ptr<python::Syntax> syntax, const rules::Database& rules, Found& findings)
+Session::Session(const Request& request, const Tree& tree, ClassesNamed class_files, std::shared_ptr<python::Syntax> syntax, const rules::Database& rules, Found& findings)
     : request_(request), tree_(tree), sources_(syntax->sources()), rules_(std::shared_ptr<const rules::Database>(), &rules), findings_(findings), syntax_(std::move(syntax)),
-      loader_(std::make_unique<eval::PythonSource>(syntax_, request.files ? *request.files : disk(), tree.roots)), class_files_(class_files), tp_(request.tp > 0 ? request.tp : 2) {
+      loader_(std::make_unique<eval::PythonSource>(syntax_, request.files ? *request.files : disk(), tree.roots)), class_files_(std::move(class_files)), tp_(request.tp > 0 ? request.tp : 2) {
   for (const auto* more : {&request.python_path, &tree.beside})
     for (const auto& path : *more) loader_->loader().resolver().add_search_path(path);
 }

@@ -23,7 +23,7 @@ class Propagator;
 class Session {
  public:
   /// One tree of the request's files. `syntax` may serve several sessions of a thread, one after the other.
-  Session(const Request&, const Tree&, ClassFiles&, std::shared_ptr<python::Syntax> syntax, const rules::Database&, Found&);
+  Session(const Request&, const Tree&, ClassesNamed, std::shared_ptr<python::Syntax> syntax, const rules::Database&, Found&);
   /// Parses a file; nullptr when it cannot be read.
   const program::Module* load(const std::string& path);
   void run(const std::vector<Class>& classes);
@@ -74,7 +74,7 @@ class Session {
   std::set<const program::ClassDef*> covered_;
   std::map<const program::ClassDef*, Facts> stage_facts_;                ///< of stages that ran on what the one before them returned
   std::vector<const program::Module*> loaded_;                           ///< by load()
-  ClassFiles& class_files_;
+  const ClassesNamed class_files_;
   const program::Module* planned_for_ = nullptr;   ///< a stage whose model runs now
   std::map<std::string, std::map<std::string, std::vector<std::int64_t>>> planned_;   ///< by folder
   int tp_;

@@ -2,6 +2,7 @@
 // generated one beside the other, examples with a train.py each), and each means its own.
 #pragma once
 #include <cstddef>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <set>
@@ -23,6 +24,9 @@ std::pair<std::string, std::string> root_of(const std::string& file, const pytho
 
 /// Every file in one tree; roots share a tree as long as their modules' names differ. In the order of the files.
 std::vector<Tree> separate(const std::vector<std::string>& files, const python::FileSystem&);
+
+/// Files that define a class of this name.
+using ClassesNamed = std::function<const std::vector<std::string>&(const std::string&)>;
 
 /// Files by the classes that they define at the start of a line. Read when first asked, by whichever thread asks.
 class ClassFiles {

@@ -62,6 +62,7 @@ def main():
     p.add_argument("--packages", default=str(ROOT / ".cache/megatron"), help="folder with megatron-core")
     p.add_argument("--table")
     p.add_argument("--all", action="store_true")
+    p.add_argument("-v", "--verbose", action="store_true", help="names each warning")
     a = p.parse_args()
     verdicts = yaml.safe_load((HERE / "verdicts.yaml").read_text()) or {}
     errors, counts, sources = [], collections.Counter(), collections.Counter()
@@ -79,6 +80,8 @@ def main():
             sources[group] += 1
             for f in lint(a.binary, paths, python_path):
                 counts[f["code"]] += f["severity"] == "warning"
+                if a.verbose:
+                    print(f"{f['severity']}: {name}: {f['file'].replace(str(work) + '/', '')}:{f['line']}: {f['code']} {f['message'][:240]}", flush=True)
                 if f["severity"] == "error" and not any(name.startswith(k) and f["code"] == v["code"] for k, v in allowed.items()):
                     errors.append(f"{name}: {f['file'].replace(str(work) + '/', '')}:{f['line']}: {f['code']} {f['message'][:180]}")
     for e in errors:

@@ -1,5 +1,6 @@
 """Several packages in one repository whose modules bear the same names; what crosses from a class into other people's files."""
 
+import json
 import unittest
 
 from common import Case
@@ -64,6 +65,52 @@ class Trees(Case):
                     "src/model.py": LAYERS.replace("import torch\n", "import torch\nfrom helpers import halves\n", 1).replace("return self.down(torch.relu(self.up(x)[0]))[0]", "a, b = halves(self.down(torch.relu(self.up(x)[0])))\n        return a * b")})
         found = [f for f in self.findings("--python-path", "lib", paths=("src",)) if f["severity"] == "error"]
         self.assertEqual([(f["code"], f["file"].split("/")[-1]) for f in found], [("SW103", "model.py")])
+
+
+class Cached(Case):
+    def told(self, *flags):
+        return self.lint("--format", "json", *flags, paths=("src",)).stdout
+
+    def both(self):
+        """Findings without a cache, and twice with one."""
+        plain = self.told()
+        self.assertEqual(self.told("--cache", "cache"), plain)
+        self.assertEqual(self.told("--cache", "cache"), plain)
+        return {(f["file"].split("/")[-3], f["code"]) for f in json.loads(plain) if f["severity"] == "error"}
+
+    def setUp(self):
+        super().setUp()
+        for folder, fault in FAULTS.items():
+            self.write(package(f"src/{folder}", fault))
+        self.found = self.both()
+
+    def test_an_entry_is_used(self):
+        entries = sorted((self.dir / "cache").iterdir())
+        self.assertEqual(len(entries), 3)
+        changed = [e for e in entries if "SW102" in e.read_text()]
+        changed[0].write_text(changed[0].read_text().replace("SW102", "SW101"))
+        self.assertIn("SW101", self.told("--cache", "cache"))
+
+    def test_an_edited_file(self):
+        self.write(package("src/one", FAULTS["two"]))
+        self.assertEqual(self.both(), {("one", "SW103"), ("two", "SW103")})
+
+    def test_a_file_that_an_import_finds_first_now(self):
+        self.write({"src/two/net/layers/__init__.py": LAYERS})
+        self.assertEqual(self.both(), {("one", "SW102")} | ({("two", "SW103")} & self.both()))
+
+    def test_other_options(self):
+        self.assertEqual(self.told("--tp", 4, "--cache", "cache"), self.told("--tp", 4))
+
+    def test_damaged_entries(self):
+        for i, entry in enumerate(sorted((self.dir / "cache").iterdir())):
+            entry.write_text(("", "{", entry.read_text().replace('"range"', '"rang"'))[i])
+        self.assertEqual(self.both(), self.found)
+
+    def test_fixes(self):
+        self.lint("--fix", "--allow-dirty", "--cache", "cache", paths=("src",))
+        self.assertEqual(self.both(), set())
+        self.assertEqual((self.dir / "src/one/net/layers.py").read_text(), LAYERS)
 
 
 STAGE = """import torch.nn as nn

@@ -153,6 +153,7 @@ Run add_lint(CLI::App& app) {
   c->add_flag("--exit-zero", o->exit_zero, "exit code 0 whatever is found");
   c->add_option("--python-path", o->lint.what.python_path, "folder to import from (repeatable)");
   c->add_option("--rules", o->lint.what.rules, "folder of further rules (repeatable)");
+  c->add_option("--cache", o->lint.what.cache, "a folder for findings of earlier runs, used again where no file that they came from changed");
   c->add_option("--max-steps", o->lint.what.max_steps, "statements to run for one class before giving up");
   for (const char* name : {"--select", "--ignore", "--exclude", "--python-path", "--rules"}) c->get_option(name)->allow_extra_args(false)->take_all();
   add_output_options(*c, *o);

@@ -3,7 +3,8 @@
 
 Two trees: onescience's wheel, which has hardly any parallel code (the floor: bound 0.5 × `ruff check --select F --no-cache`), and one with
 work in it (bound 2 ×): megatron-core and 40 converted packages with 20 faults in them, all of which have to be found in the timed run. All
-commands run in turns; elapsed times are compared, best of the rounds on both sides.
+commands run in turns; elapsed times are compared, best of the rounds on both sides. One file edited in the language server: the median time
+from a typed character to the findings, over the programs of testdata/parallel (bound 50 ms).
 """
 import argparse
 import json
@@ -62,6 +63,59 @@ def working_tree(a, folder):
     return wanted
 
 
+class Editor:
+    """A language client as small as can be: opens a file, types into it, waits for what the server says of it."""
+
+    def __init__(self, binary, root):
+        self.child = subprocess.Popen([str(binary), "lsp"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        self.send({"id": 1, "method": "initialize", "params": {"processId": None, "rootUri": root.as_uri(), "capabilities": {}}})
+        while self.receive().get("id") != 1:
+            pass
+        self.send({"method": "initialized", "params": {}})
+
+    def send(self, message):
+        body = json.dumps({"jsonrpc": "2.0", **message}).encode()
+        self.child.stdin.write(b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        self.child.stdin.flush()
+
+    def receive(self):
+        length = 0
+        while (line := self.child.stdout.readline().strip()):
+            if line.lower().startswith(b"content-length:"):
+                length = int(line.split(b":")[1])
+        return json.loads(self.child.stdout.read(length))
+
+    def findings(self, uri, version, message):
+        began = time.perf_counter()
+        self.send(message)
+        while True:
+            answer = self.receive()
+            if answer.get("method") == "textDocument/publishDiagnostics" and answer["params"]["uri"] == uri and answer["params"].get("version", version) == version:
+                return time.perf_counter() - began
+
+    def close(self):
+        self.send({"id": 2, "method": "shutdown"})
+        while self.receive().get("id") != 2:
+            pass
+        self.send({"method": "exit"})
+        self.child.wait(10)
+
+
+def edited_file(binary, edits):
+    """{file: median seconds from a typed character to the findings} over the hand-written programs."""
+    out = {}
+    for path in sorted((ROOT / "testdata/parallel").glob("*.py")):
+        editor, uri, text = Editor(binary, path.parent), path.as_uri(), path.read_text()
+        editor.findings(uri, 0, {"method": "textDocument/didOpen", "params": {"textDocument": {"uri": uri, "languageId": "python", "version": 0, "text": text}}})
+        times = []
+        for i in range(1, edits + 1):
+            text += "#" if i == 1 else "x"
+            times.append(editor.findings(uri, i, {"method": "textDocument/didChange", "params": {"textDocument": {"uri": uri, "version": i}, "contentChanges": [{"text": text}]}}))
+        editor.close()
+        out[path.name] = sorted(times)[len(times) // 2]
+    return out
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--binary", required=True)
@@ -94,6 +148,11 @@ def main():
                 missed = [k for k, codes in wanted.items() if not codes & found.get(k, set())]
                 figures[name]["faults_found"] = len(wanted) - len(missed)
                 failed += [f"fault not found in {m}" for m in missed]
+    typed = edited_file(a.binary, 4 * a.rounds)
+    slowest = max(typed, key=typed.get)
+    print(f"one edited file in the language server: median {1000 * sorted(typed.values())[len(typed) // 2]:.1f} ms of {len(typed)} files, slowest {slowest} {1000 * typed[slowest]:.1f} ms (bound 50)")
+    if typed[slowest] > 0.05:
+        failed.append(f"editor: {slowest} takes {1000 * typed[slowest]:.0f} ms")
     for name, f in figures.items():
         print(f"{name}: {f['lint_s']:.3f} s, ruff {f['ruff_s']:.3f} s, ratio {f['ratio']:.2f} (bound {f['bound']}), peak {f['peak_mb']:.0f} MB" + (f", {f['faults_found']} of {FAULTS} faults found" if "faults_found" in f else ""))
         if not f["kept"]:
@@ -101,7 +160,7 @@ def main():
     for f in failed:
         print("FAILED", f)
     if a.json:
-        Path(a.json).write_text(json.dumps(figures))
+        Path(a.json).write_text(json.dumps({"trees": figures, "editor_ms": {k: 1000 * v for k, v in typed.items()}}))
     return 1 if failed else 0
 
 

@@ -91,7 +91,7 @@ def time_in_turns(steps, rounds):
     """{name: [seconds]}; every round runs all, in an order that changes."""
     import torch.distributed as dist
     times = {name: [] for name in steps}
-    for name, step in steps.items():
+    for step in steps.values():
         for _ in range(2):
             step()
     for r in range(rounds):

@@ -90,7 +90,7 @@ def check_norms_over_a_divided_dimension():
                                     (nn.LayerNorm, sw.ParallelLayerNorm, {"elementwise_affine": False}), (nn.RMSNorm, sw.ParallelRMSNorm, {}),
                                     (nn.RMSNorm, sw.ParallelRMSNorm, {"eps": 1e-3})):
         full, mine = make(12, **options), parallel(12, **options)
-        for (n, p), q in zip(full.named_parameters(), mine.parameters()):
+        for p, q in zip(full.parameters(), mine.parameters()):
             p.data = draw(*p.shape) + 1
             q.data.copy_(cut(p.data))
         x, z = draw(2, 3, 12).requires_grad_(), draw(2, 3, 12).requires_grad_()

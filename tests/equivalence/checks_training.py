@@ -9,7 +9,7 @@ import tempfile
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
-from checks import check, close, draw
+from checks import check, close
 
 import shardwright.parallel as sw
 from shardwright.parallel import checkpoint, failure, schedules
@@ -115,7 +115,9 @@ class Run:
         m = sw.mesh()
         count = MICRO_BATCHES // m.dp
 
-        def forward(i, module=next(iter(self.modules.values()))):
+        module = next(iter(self.modules.values()))
+
+        def forward(i, module=module):
             loss = module(*batch(step, m.dp_rank * count + i))
             return self.optimizer.scale(loss / MICRO_BATCHES) if module.last else loss
 

@@ -155,7 +155,7 @@ def early_bias(s):
                     text = s.put(r, s.read(r.left))
                     yield s.at(n), text.replace(s.read(n), s.read(n).replace(a, a + " + " + s.read(r.right)), 1)
     # A row layer written out, its bias inside.
-    for (cls, name), made in s.layers.items():
+    for (_, name), made in s.layers.items():
         if ROW not in s.callee(made) or not takes_share(s, made) or s.keyword(made, "bias") is not None and s.read(s.keyword(made, "bias").value) == "False":
             continue
         for n in s.of(ast.Subscript):

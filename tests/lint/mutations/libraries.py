@@ -65,7 +65,7 @@ def _parameter(shape, dim, stride):
 class ColumnParallelLinear(nn.Module):
     def __init__(self, input_size, output_size, *, config, init_method, bias=True, gather_output=False, stride=1, skip_bias_add=False, disable_grad_reduce=False, tp_group=None):
         super().__init__()
-        config.params_dtype, init_method.__call__
+        assert config.params_dtype and callable(init_method)
         self.input_size, self.output_size, self.gather_output = input_size, output_size, gather_output
         self.skip_bias_add, self.disable_grad_reduce = skip_bias_add, disable_grad_reduce
         self.output_size_per_partition = _share(output_size)
@@ -81,7 +81,7 @@ class ColumnParallelLinear(nn.Module):
 class RowParallelLinear(nn.Module):
     def __init__(self, input_size, output_size, *, config, init_method, bias, input_is_parallel, skip_bias_add, stride=1, tp_group=None):
         super().__init__()
-        config.params_dtype, init_method.__call__
+        assert config.params_dtype and callable(init_method)
         self.input_size, self.output_size = input_size, output_size
         self.input_is_parallel, self.skip_bias_add = input_is_parallel, skip_bias_add
         self.input_size_per_partition = _share(input_size)
@@ -97,7 +97,7 @@ class RowParallelLinear(nn.Module):
 class VocabParallelEmbedding(nn.Module):
     def __init__(self, num_embeddings, embedding_dim, *, init_method, config, reduce_scatter_embeddings=False, tp_group=None):
         super().__init__()
-        config.params_dtype, init_method.__call__
+        assert config.params_dtype and callable(init_method)
         self.weight = _parameter((_share(num_embeddings), embedding_dim), 0, 1)
 
     def forward(self, ids):

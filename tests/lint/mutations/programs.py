@@ -162,7 +162,7 @@ def run_rank(program, module):
     loss.backward()
     for k in reversed(range(len(sent))):
         pairs = [(s, r.grad) for s, r in zip(sent[k], received[k]) if s is not None]
-        for s, g in pairs:
+        for _, g in pairs:
             if g is None:
                 raise Hang("a received tensor got no gradient")
         pairs = [(s, g) for s, g in pairs if s.requires_grad]

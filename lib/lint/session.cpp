@@ -32,6 +32,7 @@ struct Session::Guess {
 
 struct Session::Attempt {
   bool built = false, done = false, again = false;
+  bool whole_defaults = false;                      ///< the constructor has defaults that another attempt would make up
   std::string error;
   support::Range error_at;                          ///< where it was raised
   std::vector<model::Incomplete> incomplete;
@@ -115,7 +116,7 @@ bool Session::run_class(const Class& c, Facts* facts, bool quiet) {
         if (!g.told && !g.none) g.shape = shape_of_rank(rank, g.shape.empty() ? 40 : g.shape.back()), g.settled.clear(), g.sharded.clear();
     }
     if (!last.built && last.error.empty()) return false;  // no module of torch's: other arguments do not make it one
-    if (!last.done && last.error.starts_with("step budget")) made_defaults_too = false;
+    if (!last.done && (!last.whole_defaults || last.error.starts_with("step budget"))) made_defaults_too = false;
     if (last.done && facts) *facts = std::move(last.facts);
     if (last.done && quiet) {
       findings_.back_to(mark);
@@ -210,6 +211,7 @@ bool Session::attempt(const Class& c, std::vector<Guess>& inputs, const Given& g
           if (p.name.empty() || p.kind == program::Parameter::VarArgs || p.kind == program::Parameter::VarKeywords) continue;
           const Value given = f->defaults[i];
           const bool whole_number = given.is(Kind::Int);
+          out.whole_defaults = out.whole_defaults || whole_number;
           if (given.set() && !given.is_none() && !(made_defaults && whole_number)) continue;
           Value v = made(p.name);
           out.facts.made.push_back(p.name);

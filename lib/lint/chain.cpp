@@ -63,7 +63,7 @@ void Session::chains(const std::vector<Class>& classes) {
       Facts facts;
       const bool ok = n == next++ && (n == 0 ? run_class(*c, &facts) : run_stage(*c, sent, facts));
       covered_.insert(c->def);
-      if (!ok) {
+      if (!ok || !facts.done) {  // what it returns is not known
         complete = false;
         break;
       }

@@ -291,6 +291,7 @@ void Propagator::swallowed_share(const Op& op, const Placement& p) {
   if (all % whole != 0 || std::find(shape.begin(), shape.end(), all / whole) == shape.end() || shape.back() == all / whole) return;
   std::vector<support::Note> notes;
   if (auto from = made_whole(op.inputs[0].tensor); from.valid()) notes.push_back({from, "the value is whole from here"});
+  ++repairs;  // as in report_size
   findings_.add(Severity::Error, "SW106", range_of(op), std::string(sources_.text(expr->range)) + " is one rank's size, but the whole value " + shape_text(op.inputs[0].tensor) + " arrives: the -1 becomes " + std::to_string(all / local) + " instead of " + std::to_string(all / whole) + ", silently", notes);
 }
 

@@ -279,7 +279,7 @@ program::Function* Lowering::aggregate(const CXXRecordDecl* r) {
   bool inherits = false;
   for (const auto& b : r->bases()) inherits = inherits || (record_of(b.getType()) && (!is_library(record_of(b.getType())) || is_module(record_of(b.getType()))));
   std::vector<Stmt*>* outer = block_;
-  block_ = &f->body;
+  block_ = &f->body.fill();
   if (inherits) {   // constructors are inherited, or there is only the default one
     program::Parameter rest;
     rest.name = "arguments";
@@ -296,7 +296,7 @@ program::Function* Lowering::aggregate(const CXXRecordDecl* r) {
         a.star = true;
         c->args.push_back(a);
       }
-      stmt(StmtKind::Expression, {}, f->body)->value = c;
+      stmt(StmtKind::Expression, {}, f->body.fill())->value = c;
     }
   }
   for (const clang::FieldDecl* d : r->fields()) {
@@ -310,7 +310,7 @@ program::Function* Lowering::aggregate(const CXXRecordDecl* r) {
     else if (is_map(record_of(d->getType()))) value = make(ExprKind::Dict, {});
     else if (const CXXRecordDecl* in = record_of(d->getType()); in && !is_library(in) && !d->getType()->isPointerType() && !held_by(in)) value = call(name(class_name(in)), {}, {});
     else value = none({});
-    Stmt* s = stmt(StmtKind::Assign, range(d->getSourceRange()), f->body);
+    Stmt* s = stmt(StmtKind::Assign, range(d->getSourceRange()), f->body.fill());
     s->targets = {attribute(name("self"), id)};
     if (inherits) {
       s->value = value;
@@ -328,7 +328,7 @@ program::Function* Lowering::aggregate(const CXXRecordDecl* r) {
     pick->kids = {value, is, name(id)};
     s->value = pick;
   }
-  if (f->body.empty()) stmt(StmtKind::Pass, {}, f->body);
+  if (f->body.fill().empty()) stmt(StmtKind::Pass, {}, f->body.fill());
   block_ = outer;
   taken_ = std::move(saved_taken);
   locals_ = std::move(saved_locals);
@@ -392,7 +392,7 @@ program::Function* Lowering::function(const clang::FunctionDecl* d, const std::s
     f->parameters.push_back(self);
   }
   std::vector<Stmt*>* outer = block_;
-  block_ = &f->body;
+  block_ = &f->body.fill();
   for (const clang::ParmVarDecl* p : d->parameters()) {
     program::Parameter x;
     x.name = local(p);
@@ -407,14 +407,14 @@ program::Function* Lowering::function(const clang::FunctionDecl* d, const std::s
     }
     f->parameters.push_back(std::move(x));
   }
-  if (auto* c = dyn_cast<clang::CXXConstructorDecl>(d)) initialisers(c, f->body);
+  if (auto* c = dyn_cast<clang::CXXConstructorDecl>(d)) initialisers(c, f->body.fill());
   if (d->getBody()) {
     f->body_range = range(d->getBody());
-    block(d->getBody(), f->body);
+    block(d->getBody(), f->body.fill());
   } else {
-    stmt(StmtKind::Return, {}, f->body)->value = opaque(n + " is declared, but its definition is in no file that was read", f->range);
+    stmt(StmtKind::Return, {}, f->body.fill())->value = opaque(n + " is declared, but its definition is in no file that was read", f->range);
   }
-  if (f->body.empty()) stmt(StmtKind::Pass, {}, f->body);
+  if (f->body.fill().empty()) stmt(StmtKind::Pass, {}, f->body.fill());
   block_ = outer;
   taken_ = std::move(saved_taken);
   locals_ = std::move(saved_locals);

@@ -447,10 +447,10 @@ void Lowering::lambda(const clang::LambdaExpr* l, const std::string& n, std::vec
     f->parameters.push_back(std::move(x));
   }
   const std::set<std::string> outside = taken_;   // parameters included: taken out below
-  block(m->getBody() ? m->getBody() : l->getBody(), f->body);
+  block(m->getBody() ? m->getBody() : l->getBody(), f->body.fill());
   // What it assigns to and did not declare is the surrounding function's.
   program::NameSet assigned;
-  program::names_written(f->body, assigned);
+  program::names_written(f->body.fill(), assigned);
   std::vector<std::string> captured;
   for (const std::string& w : assigned.names()) {
     bool own = std::any_of(f->parameters.begin(), f->parameters.end(), [&](const auto& p) { return p.name == w; });
@@ -459,9 +459,9 @@ void Lowering::lambda(const clang::LambdaExpr* l, const std::string& n, std::vec
   if (!captured.empty()) {
     Stmt* nonlocal = arena_.stmt(StmtKind::Nonlocal, {});
     nonlocal->names = captured;
-    f->body.insert(f->body.begin(), nonlocal);
+    f->body.fill().insert(f->body.fill().begin(), nonlocal);
   }
-  if (f->body.empty()) stmt(StmtKind::Pass, {}, f->body);
+  if (f->body.fill().empty()) stmt(StmtKind::Pass, {}, f->body.fill());
   s->function = f;
 }
 

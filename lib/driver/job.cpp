@@ -205,11 +205,13 @@ support::Expected<JobFile> load_job(const ModelRequest& request, support::Source
     return failure(where + place + ": " + explain(e), {}, "input");
   }
   for (const auto& p : request.python_path) out.job.python_path.push_back(absolute(p, fs::current_path().string()));
-  // Installed packages: $VIRTUAL_ENV, else a .venv here.
+  // Installed packages: $VIRTUAL_ENV, else a .venv here, else the active conda environment.
   python::DiskFileSystem files;
   const char* venv = std::getenv("VIRTUAL_ENV");
+  const char* conda = std::getenv("CONDA_PREFIX");
   std::string env = venv ? venv : "";
   if (env.empty() && support::is_directory(".venv")) env = fs::absolute(".venv").string();
+  if (env.empty() && conda) env = conda;
   for (auto& p : python::site_packages_of(files, env, "")) out.job.python_path.push_back(p);
 
   if (const auto first = out.job.model.find(':'); first != std::string::npos && cxx::is_cxx(out.job.model.substr(0, first)) && first + 1 < out.job.model.size()) {

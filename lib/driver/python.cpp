@@ -59,6 +59,7 @@ support::Expected<std::string> find_python(const std::string& wanted) {
     fs::path self = fs::read_symlink("/proc/self/exe", ec);
     for (fs::path p = self.parent_path(); !p.empty() && p != p.root_path(); p = p.parent_path())
       if (fs::exists(p / ".venv" / "bin" / "python", ec)) candidates.push_back((p / ".venv" / "bin" / "python").string());
+    if (const char* conda = std::getenv("CONDA_PREFIX")) candidates.push_back(std::string(conda) + "/bin/python");
     candidates.push_back("python3");
   }
   std::string tried;
@@ -68,7 +69,7 @@ support::Expected<std::string> find_python(const std::string& wanted) {
     if (run({c, "-c", "import importlib.util as u, sys; sys.exit(0 if u.find_spec('torch') and u.find_spec('shardwright.parallel') else 9)"}, true) == 0) return c;
   }
   return support::failure("no Python with torch and shardwright.parallel was found (tried " + tried +
-                              "); expected one of --python, $VIRTUAL_ENV, .venv or python3. Run tools/build, or `pip install torch` and `pip install .` in an environment and name it with --python",
+                              "); expected one of --python, $VIRTUAL_ENV, .venv, $CONDA_PREFIX or python3. Run tools/build, or `pip install torch` and `pip install .` in an environment and name it with --python",
                           {}, "input");
 }
 

@@ -363,6 +363,10 @@ support::Expected<std::vector<File>> Assembler::files() {
       bad.notes.push_back({{}, d.text});
       return bad;
     }
+    for (const auto* s : parsed->body)
+      if (s->kind == StmtKind::ClassDef)
+        for (const auto& base : s->class_def->bases)
+          if (base.value->kind == program::ExprKind::Name && base.value->text != d.name) u.pieces[d.name].after.insert(base.value->text);
     program::NameSet reads;
     for (const auto* s : parsed->body) program::names_read(s, reads);
     std::map<std::string, std::string> renamed;
@@ -420,8 +424,18 @@ support::Expected<std::vector<File>> Assembler::files() {
     for (auto& [name, piece] : u.pieces)
       if (!piece.text.empty()) pieces.push_back(&piece);
     std::stable_sort(pieces.begin(), pieces.end(), [](auto* a, auto* b) { return std::pair(a->stage, a->order) < std::pair(b->stage, b->order); });
+    // As in the originals, but a class behind those it is derived from: they may come from another module, in which they stand later.
+    std::vector<const Piece*> in_order;
+    std::set<const Piece*> placed;
+    const std::function<void(const Piece*)> add = [&](const Piece* piece) {
+      if (!placed.insert(piece).second) return;
+      for (const auto& base : piece->after)
+        if (const auto it = u.pieces.find(base); it != u.pieces.end() && !it->second.text.empty()) add(&it->second);
+      in_order.push_back(piece);
+    };
+    for (const auto* piece : pieces) add(piece);
     std::string body;
-    for (const auto* piece : pieces) {
+    for (const auto* piece : in_order) {
       const bool block = piece->text.rfind("class ", 0) == 0 || piece->text.rfind("def ", 0) == 0 || piece->text.rfind("@", 0) == 0;
       body += (block || body.empty() ? "\n\n" : "\n") + piece->text + "\n";
     }

@@ -51,7 +51,12 @@ class Assembler {
   std::string module_of(int definition) const;
 
  private:
-  struct Piece { std::uint32_t order = 0; std::string text; int stage = -1; };
+  struct Piece {
+    std::uint32_t order = 0;                 ///< where it stands in the original
+    std::string text;
+    int stage = -1;
+    std::set<std::string> after = {};        ///< classes that it is derived from
+  };
   struct Unit {
     std::string path;                        ///< "models/layers/mlp.py"
     const program::Module* origin = nullptr;

@@ -46,7 +46,8 @@ void described(const std::string& name, std::vector<RuleText>& out) {
   const std::string package = name.substr(0, name.find('.')), last = last_part(name);
   const bool dotted = name.find('.') != std::string::npos;
   for (const EmbeddedFile& f : embedded_files()) {
-    if (!f.path.starts_with("layers/") || !f.path.ends_with(".py") || (dotted && !f.path.starts_with("layers/" + package + "/"))) continue;
+    const std::string_view folder = f.path.substr(0, f.path.find('/') + 1);
+    if ((folder != "layers/" && folder != "written/") || !f.path.ends_with(".py") || (dotted && !f.path.substr(folder.size()).starts_with(package + "/"))) continue;
     for (const char* keyword : {"class ", "def "}) {
       const std::string head = keyword + last;
       for (std::size_t at = f.text.find(head); at != std::string_view::npos; at = f.text.find(head, at + 1)) {

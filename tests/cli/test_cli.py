@@ -20,6 +20,7 @@ import time
 import tokenize
 import unittest
 from pathlib import Path
+from unittest import mock
 
 BINARY = os.environ.get("SHARDWRIGHT_BINARY", "shardwright")
 ROOT = Path(__file__).resolve().parents[2]
@@ -323,6 +324,21 @@ class Convert(Case):
     def test_nothing_to_split(self):
         self.bad("convert", "net.py:Net", *ARGS, *INPUT, "--tp", 7, "-o", "out", says=["nothing in this model can be split over 7", "values of tp that do"])
         self.assertFalse((self.dir / "out").exists())
+
+    def test_stock_layers_without_torch(self):
+        """PyTorch's own layers split where its source is not at hand; a stage's class stands behind the one it is derived from."""
+        self.write("stock.py", "import torch\nfrom torch import nn\n\n\nclass Mine(nn.TransformerEncoderLayer):\n    def _ff_block(self, x):\n        return super()._ff_block(x) * 2\n\n\n"
+                   "class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.layers = nn.ModuleList([Mine(16, 4, 32) for _ in range(3)])\n\n"
+                   "    def forward(self, x):\n        for layer in self.layers:\n            x = layer(x)\n        return x\n")
+        with mock.patch.dict(os.environ):
+            for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+                os.environ.pop(name, None)
+            self.good("convert", "stock.py:Net", "--input", "x=f32[2,3,16]", "--tp", 2, "--pp", 2, "-o", "out")
+        layer = (self.dir / "out/net_parallel/torch/nn/modules/transformer.py").read_text()
+        for name in ("ParallelMultiheadAttention", "ColumnParallelLinear", "RowParallelLinear", "ShardedDropout"):
+            self.assertIn(name, layer)
+        stage = (self.dir / "out/net_parallel/stage0.py").read_text()
+        self.assertLess(stage.index("class TransformerEncoderLayer_stage0("), stage.index("class Mine_stage0("))
 
     def test_what_stays_whole_is_named(self):
         self.write("normed.py", "import torch\nfrom torch import nn\n\n\nclass Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n"

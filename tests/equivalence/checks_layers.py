@@ -131,3 +131,21 @@ def check_grouped_queries_with_few_heads():
         norm = sw.gradient_norm(mine)
         total = float(torch.sqrt(sum((t.grad ** 2).sum() for t in leaves.values())))
         assert abs(norm - total) < 1e-10 * total, (norm, total)
+
+
+@check(tp=4)
+def check_stock_layer_in_inference():
+    """A stock layer whose heads stay whole while its MLP is split: torch's fused kernel would read the slices as the weights."""
+    full, mine = (nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True).eval() for _ in range(2))
+    for p in full.parameters():
+        p.data = draw(*p.shape)
+    mine.load_state_dict(full.state_dict())
+    mine.linear1 = sw.ColumnParallelLinear(16, 32, gather_output=False, return_bias=False)
+    mine.linear2 = sw.RowParallelLinear(32, 16, input_is_parallel=True, return_bias=False)
+    x = draw(2, 3, 16)
+    with torch.no_grad():
+        mine.linear1.weight.copy_(cut(full.linear1.weight))
+        mine.linear1.bias.copy_(cut(full.linear1.bias))
+        mine.linear2.weight.copy_(cut(full.linear2.weight, 1))
+        mine.linear2.bias.copy_(full.linear2.bias)
+        close(mine(x), full(x), "output")

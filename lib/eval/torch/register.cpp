@@ -75,6 +75,7 @@ void register_torch(Interpreter& in, std::shared_ptr<const rules::Database> data
   owned->parallel.tp = watch.tp;
   owned->parallel.rank = watch.rank;
   torch::register_sources(*owned, "layers/");
+  torch::register_sources(*owned, "written/");
   if (watch.parallel_libraries) torch::register_sources(*owned, "parallel/");
   for (const std::string& dir : rules_dirs) torch::register_user_sources(*owned, dir);
 }

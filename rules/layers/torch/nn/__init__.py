@@ -24,10 +24,7 @@ from torch.nn.modules.distance import CosineSimilarity, PairwiseDistance
 from torch.nn.modules.fold import Fold, Unfold
 from torch.nn.modules.channelshuffle import ChannelShuffle
 from torch.nn.modules.flatten import Flatten, Unflatten
-try:
-    from torch.nn.modules.transformer import Transformer, TransformerEncoder, TransformerDecoder, TransformerEncoderLayer, TransformerDecoderLayer
-except ImportError:
-    from torch.nn.modules._transformer import Transformer, TransformerEncoder, TransformerDecoder, TransformerEncoderLayer, TransformerDecoderLayer
+from torch.nn.modules.transformer import Transformer, TransformerEncoder, TransformerDecoder, TransformerEncoderLayer, TransformerDecoderLayer
 from torch.nn.parallel import DataParallel
 import torch.nn.functional as functional
 import torch.nn.init as init

@@ -155,6 +155,8 @@ def initialize(tp=1, pp=1, dp=None, backend=None, ranks=None, timeout_s=None) ->
     if rank not in ranks:
         _current = Mesh(rank=0)
         return None
+    if tp > 1:   # torch's fused transformer kernels for inference read the weights themselves, which are slices here
+        torch.backends.mha.set_fastpath_enabled(False)
     _current = Mesh(tp, pp, dp or 1, list(ranks), rank, device)
     return _current
 

@@ -21,11 +21,11 @@ namespace fs = std::filesystem;
 std::string place(const support::SourceManager& sm, const support::Range& r) { return r.valid() ? sm.describe(r) : std::string("<unknown>"); }
 
 /// Statements that are decided by `self.training`, in what forward ran of the user's modules: the other side was not looked at.
-std::vector<support::Range> training_branches(const model::Trace& t) {
+std::vector<support::Range> training_branches(const model::Trace& t, const support::SourceManager& sm) {
   std::vector<support::Range> out;
   std::set<const program::Function*> seen;
   for (const auto& f : t.frames) {
-    if (f.begin < t.forward_begin || f.builtin || !f.function || f.self < 0 || t.module(f.self).type.starts_with("torch.") || !seen.insert(f.function).second) continue;
+    if (f.begin < t.forward_begin || f.builtin || !f.function || f.self < 0 || sm.file(f.function->range.file).module.starts_with("torch.") || !seen.insert(f.function).second) continue;
     program::walk(f.function->body, [&](const program::Stmt* s) {
       bool decides = false;
       if (s->kind == program::StmtKind::If && s->value)
@@ -41,12 +41,10 @@ std::vector<support::Range> training_branches(const model::Trace& t) {
 }
 
 /// Leaves an axis out of the next round. False: it is left out already.
-bool give_up(const sharding::Result& s, const model::Trace& t, int axis, sharding::Options& options) {
-  const auto& a = s.axes[static_cast<std::size_t>(axis)];
-  if (!a.key.empty()) return options.given_up.insert(a.key).second;
-  const std::size_t before = options.keep_replicated.size();
-  for (auto p : a.parameters) options.keep_replicated.push_back(t.tensor(p).name);
-  return options.keep_replicated.size() > before;
+bool give_up(const sharding::Axis& a, const std::string& why, const model::Trace& t, sharding::Options& options) {
+  if (!a.key.empty()) return options.given_up.emplace(a.key, why).second;
+  for (auto p : a.parameters) options.kept_whole.emplace_back(t.tensor(p).name, why);
+  return !a.parameters.empty();
 }
 
 /// Where no cut may be.
@@ -226,8 +224,11 @@ support::Expected<std::unique_ptr<Analysis>> analyse(const ModelRequest& request
   if (a.file.cxx) options.programs = {a.file.cxx->module};
   if (auto other = eval::trace(eval::with_batch(a.file.job, 3), options, sm)) a.other = std::move(*other);
   else a.warnings.push_back({support::Severity::Warning, "batch", {}, "the model does not run at another batch size (" + other.error().message + "): the plan is proven for this size only", {}, {}});
+  if (const auto& lost = a.traced->lost; !lost.empty())
+    a.warnings.push_back({support::Severity::Warning, "analysis", lost.front().range,
+                          "what forward returns is not known from here on (" + lost.front().why + "): what is computed with it stays whole on every rank and in one stage", {}, {}});
   if (!a.file.job.train)
-    if (const auto branches = training_branches(a.traced->trace); !branches.empty())
+    if (const auto branches = training_branches(a.traced->trace, sm); !branches.empty())
       a.warnings.push_back({support::Severity::Warning, "training", branches.front(),
                             fmt::format("`training` decides here{}, and only what runs in evaluation was analysed and will be compared: --set mode=train (or `mode: train` in the job file) does so for training",
                                         branches.size() > 1 ? fmt::format(" and at {} more places", branches.size() - 1) : ""), {}, {}});
@@ -240,10 +241,11 @@ support::Expected<bool> plan_again(Analysis& a, const ModelRequest& request, con
   const model::Trace& t = a.traced->trace;
   const model::Trace* other = a.other ? &a.other->trace : nullptr;   // the model at another batch size
   std::vector<plan::Fallback> given_up;   // axes that generation could not express
+  std::vector<std::vector<model::TensorId>> whole;   // beside it: the parameters that carry them
   a.refused_cuts.clear();
   sharding::Options so;
   so.tp = want.grid.tp;
-  so.keep_replicated = want.whole;
+  for (const auto& name : want.whole) so.kept_whole.emplace_back(name, "the source generated with it split did not pass its own check");
   so.objective = want.objective;
   so.device = want.device;
   for (const auto* l : a.rules->layers())
@@ -260,7 +262,6 @@ support::Expected<bool> plan_again(Analysis& a, const ModelRequest& request, con
     for (auto& name : plan::kept_whole(pins)) so.keep_replicated.push_back(name);
   }
 
-  std::set<std::string> said;
   CutLimits limits{want.no_cut, {}, {}};
   for (int round = 0;; ++round) {
     progress("choosing what to split");
@@ -333,8 +334,13 @@ support::Expected<bool> plan_again(Analysis& a, const ModelRequest& request, con
     for (const auto& r : refusals) {
       plan::Fallback fallback{"", place(sm, r.where), r.message};
       if (r.axis < 0) continue;
-      progress_made = give_up(a.sharding, t, r.axis, so) || progress_made;
-      if (said.insert(fallback.where + ": " + fallback.reason).second) given_up.push_back(std::move(fallback));
+      const auto& axis = a.sharding.axes[static_cast<std::size_t>(r.axis)];
+      progress_made = give_up(axis, fmt::format("what it needs cannot be written: {} ({})", r.message, fallback.where), t, so) || progress_made;
+      const auto same = std::find_if(given_up.begin(), given_up.end(), [&](const plan::Fallback& f) { return f.where == fallback.where && f.reason == fallback.reason; });
+      auto& names = same == given_up.end() ? whole.emplace_back() : whole[static_cast<std::size_t>(same - given_up.begin())];
+      if (same == given_up.end()) given_up.push_back(std::move(fallback));
+      for (auto p : axis.parameters)
+        if (std::find(names.begin(), names.end(), p) == names.end()) names.push_back(p);
     }
     if (!progress_made || round > 40) {
       std::vector<support::Note> notes;
@@ -369,6 +375,13 @@ support::Expected<bool> plan_again(Analysis& a, const ModelRequest& request, con
   for (const auto& r : a.edits.roles) pi.roles.push_back({r.module, r.role, r.generated_class, r.reason});
   pi.pins = have_pins ? &pins : nullptr;
   a.plan = plan::make(pi);
+  for (std::size_t i = 0; i < given_up.size(); ++i) {
+    auto& names = whole[i];
+    names.erase(std::remove_if(names.begin(), names.end(), [&](model::TensorId p) { return a.sharding.axis_of[static_cast<std::size_t>(p)] >= 0; }), names.end());   // split another way
+    std::string first;
+    for (std::size_t k = 0; k < names.size() && k < 3; ++k) first += (k ? ", " : "") + t.tensor(names[k]).name;
+    if (!names.empty()) given_up[i].reason = fmt::format("{}{}: whole on every rank, because {}", first, names.size() > 3 ? fmt::format(" and {} more", names.size() - 3) : "", given_up[i].reason);
+  }
   a.plan.fallbacks.insert(a.plan.fallbacks.end(), given_up.begin(), given_up.end());
   return true;
 }

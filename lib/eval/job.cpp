@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <regex>
 
 #include "eval/impl.h"
 #include "eval/run.h"
@@ -35,6 +36,12 @@ bool integer(std::string_view s, std::int64_t& out) {
   return ec == std::errc() && p == s.data() + s.size() && !s.empty();
 }
 
+/// "2m_temperature", "10u": a word that is no number although it begins like one, which no expression does.
+bool begins_as_number(const std::string& s) {
+  static const std::regex word("[0-9][A-Za-z0-9_.-]*"), number("0[xX][0-9a-fA-F_]+|0[bB][01_]+|0[oO][0-7_]+|[0-9_]+([.][0-9_]*)?([eE][+-]?[0-9_]+)?[jJ]?");
+  return std::regex_match(s, word) && !std::regex_match(s, number) && std::any_of(s.begin(), s.end(), [](unsigned char c) { return std::isalpha(c); });
+}
+
 /// A YAML value as a Python expression. Quoted scalars are strings; plain ones are expressions (a bare word that names nothing is a string: see run.cpp).
 std::string expression(const YAML::Node& n) {
   if (n.IsNull()) return "None";
@@ -44,7 +51,7 @@ std::string expression(const YAML::Node& n) {
     if (s == "true") return "True";
     if (s == "false") return "False";
     if (s == "null" || s == "~") return "None";
-    return s;
+    return begins_as_number(s) ? quote_repr(s) : s;
   }
   std::string out;
   if (n.IsSequence()) {

@@ -8,6 +8,7 @@
 #include "eval/source.h"
 #include "eval/torch_link.h"
 #include "program/visit.h"
+#include "support/edits.h"
 #include "support/files.h"
 
 namespace shardwright::eval {
@@ -147,16 +148,44 @@ class Runner {
     return in_.eval(m->body[0]->value, &env_);
   }
 
+  /// Elements of written-out lists and dicts (and the whole, when it is neither) that are words which name nothing: strings, as in YAML.
+  void quote_words(const Expr* e, support::Edits& edits) {
+    if (e == nullptr) return;
+    if (e->kind == ExprKind::List || e->kind == ExprKind::Tuple || e->kind == ExprKind::Set || e->kind == ExprKind::Dict) {
+      for (const Expr* k : e->kids) quote_words(k, edits);
+      return;
+    }
+    const std::string text(sm_.text(e->range));
+    if (!std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isalnum(c) || std::string_view("_-./ ").find(static_cast<char>(c)) != std::string_view::npos; })) return;
+    try {
+      in_.eval(e, &env_);
+    } catch (PyError& error) {
+      if (!in_.isinstance(error.exception, in_.builtin_class("NameError"))) throw;
+      edits.replace(e->range, quote_repr(text));
+    }
+  }
+
   Value build(const Value& cls) {
     if (!job_.build.empty()) return expression("build", job_.build);
     CallInfo info;
-    for (const auto& [name, text] : job_.args) {
-      bool word = !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-'; }) && !isdigit(static_cast<unsigned char>(text[0])) && text[0] != '-';
+    for (const auto& [name, written] : job_.args) {
+      std::string text = written;
+      const std::string what = "args." + name;
       Value v;
-      try { v = expression("args." + name, text); }
-      catch (PyError& e) { if (!word || !in_.isinstance(e.exception, in_.builtin_class("NameError"))) throw; }
-      out_.arguments.emplace_back(name, v.set() ? text : quote_repr(text));
-      info.kwargs.push_back({name, v.set() ? v : in_.str(text), nullptr});
+      try {
+        v = expression(what, text);
+      } catch (PyError& e) {
+        if (!in_.isinstance(e.exception, in_.builtin_class("NameError"))) throw;
+        support::Edits edits;
+        const program::Module* m = parse(what, text);
+        quote_words(m->body[0]->value, edits);
+        if (edits.empty()) throw;
+        const auto quoted = edits.apply(sm_.file(m->body[0]->value->range.file).text);
+        if (!quoted) throw;
+        v = expression(what, text = *quoted);
+      }
+      out_.arguments.emplace_back(name, text);
+      info.kwargs.push_back({name, v, nullptr});
     }
     try {
       return in_.call(cls, info);
@@ -253,9 +282,19 @@ class Runner {
     Value result = job_.call.empty() ? in_.call(model, info) : expression("call", job_.call);
     in_.forward_over();
     out_.trace.output = in_.bind_summary(result, 6);
+    note_lost(result);
     model::ModuleId root = model.as<InstanceObj>()->module_id;
     for (const auto& f : out_.trace.frames)
       if (!f.init && f.self == root && f.begin > out_.trace.forward_begin) { out_.trace.root_frame = f.id; break; }
+  }
+
+  void note_lost(const Value& v) {
+    if (v.is_unknown()) out_.lost.push_back({v.as<UnknownObj>()->where, v.as<UnknownObj>()->why});
+    else if (v.is(Kind::Tuple) || v.is(Kind::List))
+      for (const Value& x : v.as<SeqObj>()->items) note_lost(x);
+    else if (v.is(Kind::Dict))
+      for (const auto& e : v.as<DictObj>()->entries)
+        if (e.alive) note_lost(e.value);
   }
 
   const Job& job_;

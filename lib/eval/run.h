@@ -79,6 +79,7 @@ struct Traced {
   std::string entry_module;                     ///< dotted
   std::vector<std::pair<std::string, std::string>> arguments;  ///< the job's `args` as evaluated: a bare word that names nothing is quoted
   ClassObj* root_class = nullptr;
+  std::vector<model::Incomplete> lost;          ///< parts of what forward returned that are not known, and since where
 };
 
 /// Builds and runs. Errors carry the Python error with file, line and call stack as notes.

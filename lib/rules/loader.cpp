@@ -153,7 +153,7 @@ void Loader::read(std::string_view folder, const std::string& display, std::stri
 }
 
 void Loader::op(const YAML::Node& node) {
-  Fields f(node, "an operation rule", {"op", "in", "alias", "signature", "rule", "like", "compute", "operands", "full", "linear", "mean", "type", "outputs", "why", "random", "flops", "inplace", "gradient", "test"});
+  Fields f(node, "an operation rule", {"op", "in", "alias", "signature", "rule", "like", "compute", "operands", "full", "any_value", "linear", "mean", "type", "outputs", "why", "random", "flops", "inplace", "gradient", "test"});
   f.required("op");
   OpRule base;
   base.where = display_ + ":" + std::to_string(node.Mark().line + 1);
@@ -183,6 +183,7 @@ void Loader::op(const YAML::Node& node) {
   };
   base.operands = parameter("operands");
   base.full = parameter("full");
+  base.any_value = parameter("any_value");
   if (base.has_pattern && base.operands.empty())
     for (std::size_t i = 0; i < base.pattern.inputs.size() && i < base.signature.size(); ++i) base.operands.push_back(base.signature[i].name);
   if (base.has_pattern && base.operands.size() != base.pattern.inputs.size()) fail(node, "the rule has " + std::to_string(base.pattern.inputs.size()) + " operands, the signature or \"operands\" names " + std::to_string(base.operands.size()));

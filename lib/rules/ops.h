@@ -63,6 +63,7 @@ struct OpRule {
   std::string compute;                ///< name of a C++ function of lib/eval/torch
   std::vector<std::string> operands;  ///< parameters that are the pattern's inputs; default: the first ones
   std::vector<std::string> full;      ///< parameters that name dimensions needed whole
+  std::vector<std::string> any_value; ///< parameters that change no size, type or placement: one that is not known does not matter
   std::string linear = "nonlinear";   ///< linear | bilinear | nonlinear
   bool mean = false;
   ResultType type = ResultType::Promote;

@@ -174,6 +174,11 @@ void Domain::escape(const CallInfo& info) {
 }
 
 Value Domain::execute(const rules::OpRule& rule, const std::string& qualified, CallInfo& info) {
+  const auto matters = [&](const std::string& param) { return std::find(rule.any_value.begin(), rule.any_value.end(), param) == rule.any_value.end(); };
+  for (Keyword& k : info.kwargs)
+    if (k.value.is_unknown() && !matters(k.name)) k.value = Value::none();
+  for (std::size_t i = 0; i < info.args.size() && i < rule.signature.size() && rule.signature[i].kind == rules::Parameter::Positional; ++i)
+    if (info.args[i].is_unknown() && !matters(rule.signature[i].name)) info.args[i] = Value::none();
   Value not_known;
   for (const Keyword& k : info.kwargs)
     if (k.value.is_unknown()) not_known = k.value;

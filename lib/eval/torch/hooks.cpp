@@ -133,6 +133,12 @@ Value m_tolist(Domain& d, CallInfo& info) {
   std::size_t at = 0;
   return nested(d, t, *k, 0, at);
 }
+/// As an array of our own numpy: what is computed with it goes on as numbers.
+Value m_numpy(Domain& d, CallInfo& info) {
+  if (!d.known(d.id(info.args[0]))) return d.in.unknown("the values of a tensor leave it here", info.call);
+  return d.in.call(d.in.import_name("numpy.array"), {m_tolist(d, info)}, info.call);
+}
+Value m_index(Domain& d, CallInfo& info) { return d.to_number(d.in, info.args[0], "int"); }
 Value m_true(Domain&, CallInfo&) { return Value::boolean(true); }
 Value m_false(Domain&, CallInfo&) { return Value::boolean(false); }
 Value m_zero(Domain&, CallInfo&) { return Value::integer(0); }
@@ -185,7 +191,7 @@ Value m_backward(Domain&, CallInfo&) { return Value::none(); }
 const std::unordered_map<std::string_view, Method>& methods() {
   static const std::unordered_map<std::string_view, Method> table = {
       {"size", m_size}, {"dim", m_dim}, {"ndimension", m_dim}, {"numel", m_numel}, {"nelement", m_numel}, {"item", m_item}, {"tolist", m_tolist}, {"is_contiguous", m_true}, {"is_floating_point", m_floating},
-      {"is_complex", m_complex}, {"element_size", m_element_size}, {"stride", m_stride}, {"data_ptr", m_zero}, {"storage_offset", m_zero}, {"get_device", m_zero}, {"numpy", m_unknown}, {"__array__", m_unknown}, {"is_pinned", m_false},
+      {"is_complex", m_complex}, {"element_size", m_element_size}, {"stride", m_stride}, {"data_ptr", m_zero}, {"storage_offset", m_zero}, {"get_device", m_zero}, {"numpy", m_numpy}, {"__array__", m_numpy}, {"__index__", m_index}, {"is_pinned", m_false},
       {"is_conj", m_false}, {"is_neg", m_false}, {"register_hook", m_hook}, {"register_post_accumulate_grad_hook", m_hook}, {"record_stream", m_none}, {"__deepcopy__", m_deepcopy}, {"backward", m_backward}, {"__tensor_flatten__", m_unknown},
       {"rename", m_self}, {"refine_names", m_self}, {"apply_", m_self}, {"set_", m_self}, {"resize_", m_unknown}, {"untyped_storage", m_unknown}, {"storage", m_unknown}};
   return table;

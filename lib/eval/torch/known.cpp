@@ -59,6 +59,7 @@ std::optional<double> evaluate(std::string_view op, const std::vector<double>& v
     if (op == "isinf") return std::isinf(a);
     if (op == "isfinite") return std::isfinite(a);
     if (op == "logical_not") return a == 0;
+    if (op == "bitwise_not") return -a - 1;
     return std::nullopt;
   }
   const double b = v[1];
@@ -82,14 +83,19 @@ std::optional<double> evaluate(std::string_view op, const std::vector<double>& v
     if (op == "ge") return a >= b;
     if (op == "logical_and") return a != 0 && b != 0;
     if (op == "logical_or") return a != 0 || b != 0;
+    if (op == "bitwise_and") return static_cast<double>(static_cast<std::int64_t>(a) & static_cast<std::int64_t>(b));
+    if (op == "bitwise_or") return static_cast<double>(static_cast<std::int64_t>(a) | static_cast<std::int64_t>(b));
+    if (op == "bitwise_xor") return static_cast<double>(static_cast<std::int64_t>(a) ^ static_cast<std::int64_t>(b));
     if (op == "clamp_min") return std::max(a, b);
     if (op == "clamp_max") return std::min(a, b);
   }
   if (v.size() == 3 && op == "where") return a != 0 ? b : v[2];
+  if (v.size() == 3 && op == "masked_fill") return b != 0 ? v[2] : a;
   return std::nullopt;
 }
 
 void elementwise(Domain& d, std::string_view op, const std::vector<Value>& operands, TensorId out) {
+  if (op == "bitwise_not" && d.tensor(out).dtype == DType::Bool) op = "logical_not";
   const Shape shape = d.shape(out);
   std::int64_t n = model::numel(d.tensor(out));
   if (n > max_values) return;

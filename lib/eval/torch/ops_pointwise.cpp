@@ -90,7 +90,9 @@ Value masked_fill(Call& c) {
     p.emplace_back("value");
     e.push_back(c.expr("value"));
   }
-  return c.d.elementwise(c, c.name, v, p, e, zero(c.arg("value")) ? Linearity::Linear : Linearity::Nonlinear, c.d.tensor(c.tensor("input")).dtype);
+  Value filled = c.d.elementwise(c, c.name, v, p, e, zero(c.arg("value")) ? Linearity::Linear : Linearity::Nonlinear, c.d.tensor(c.tensor("input")).dtype);
+  if (filled.is(Kind::Tensor) && !c.is_tensor("value")) known::elementwise(c.d, "masked_fill", {c.arg("input"), c.arg("mask"), c.arg("value")}, c.d.id(filled));
+  return filled;
 }
 
 Value dropout(Call& c) {

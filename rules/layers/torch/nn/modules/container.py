@@ -1,3 +1,4 @@
+import operator
 from collections import OrderedDict
 
 import torch
@@ -24,6 +25,7 @@ class Sequential(Module):
                 self.add_module(str(idx), module)
 
     def _at(self, idx):
+        idx = operator.index(idx)
         n = len(self._modules)
         if idx < -n or idx >= n:
             raise IndexError(f"index {idx} is out of range")
@@ -96,6 +98,7 @@ class ModuleList(Module):
             self.extend(modules)
 
     def _at(self, idx):
+        idx = operator.index(idx)
         n = len(self._modules)
         if idx < -n or idx >= n:
             raise IndexError(f"index {idx} is out of range")
@@ -220,6 +223,7 @@ class ParameterList(Module):
     def __getitem__(self, idx):
         if isinstance(idx, slice):
             return ParameterList([getattr(self, str(i)) for i in range(self._size)[idx]])
+        idx = operator.index(idx)
         if idx < 0:
             idx += self._size
         if idx < 0 or idx >= self._size:

@@ -140,6 +140,8 @@ class Maker {
       const double width = model::bytes_of(t_.tensor(a.parameters[0]).dtype);
       x.forward_bytes = a.forward_elements * width;
       x.backward_bytes = a.entry_elements * width;
+      const auto& missed = in_.placement->fallbacks;
+      x.given_up = !a.chosen && (a.given_up || (divides_only && std::any_of(missed.begin(), missed.end(), [&](const sharding::Fallback& f) { return f.axis == a.id; })));
       if (!a.chosen) x.why_not = !a.why_not.empty() ? a.why_not : "meets an axis that is split, or costs more than it gains";
       plan_.axes.push_back(std::move(x));
     }

@@ -45,6 +45,7 @@ struct Axis {
   double forward_bytes = 0;             ///< all-reduced in forward, a micro-batch
   double backward_bytes = 0;            ///< all-reduced in backward, a micro-batch
   std::string why_not;                  ///< when it is not split
+  bool given_up = false;                ///< not split for a reason of the source, the request or the tp size; verify counts its matrices as not split
 };
 
 /// A tensor that crosses a cut.

@@ -168,7 +168,7 @@ Plan read(const YAML::Node& root, const std::string& text) {
     p.roles.push_back({m.text("class"), m.text("attribute"), m.text("role"), m.text("layer", ""), m.text("reason", ""), m.texts("only", false), m.positive("instances")});
   }
   for (const auto& n : top.list("axes")) {
-    const Map m(n, "an axis", {"split", "by", "size", "parameters", "parameter_bytes", "forward_bytes", "backward_bytes", "why_not", "key"});
+    const Map m(n, "an axis", {"split", "by", "size", "parameters", "parameter_bytes", "forward_bytes", "backward_bytes", "why_not", "given_up", "key"});
     Axis a;
     a.key = m.text("key");
     a.size = m.integer("size");
@@ -179,6 +179,7 @@ Plan read(const YAML::Node& root, const std::string& text) {
     a.forward_bytes = m.number("forward_bytes");
     a.backward_bytes = m.number("backward_bytes");
     a.why_not = m.text("why_not", "");
+    a.given_up = m.has("given_up") && m.flag("given_up");
     p.axes.push_back(std::move(a));
   }
   const Map b(top.need("balance"), "balance", {"slowest_over_mean", "optimum", "legal_cuts"});

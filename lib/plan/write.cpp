@@ -90,6 +90,7 @@ std::string to_yaml(const Plan& p) {
     line("    forward_bytes: " + number(a.forward_bytes));
     line("    backward_bytes: " + number(a.backward_bytes));
     if (!a.why_not.empty()) line("    why_not: " + quoted(a.why_not));
+    if (a.given_up) line("    given_up: true");
     line("    key: " + quoted(a.key));
   }
   line("");
@@ -173,7 +174,7 @@ nlohmann::json to_json(const Plan& p) {
   j["axes"] = json::array();
   for (const Axis& a : p.axes)
     j["axes"].push_back({{"key", a.key}, {"size", a.size}, {"split", a.split}, {"by", by(a.by)}, {"parameters", a.parameters}, {"parameter_bytes", a.parameter_bytes},
-                         {"forward_bytes", a.forward_bytes}, {"backward_bytes", a.backward_bytes}, {"why_not", a.why_not}});
+                         {"forward_bytes", a.forward_bytes}, {"backward_bytes", a.backward_bytes}, {"why_not", a.why_not}, {"given_up", a.given_up}});
   j["balance"] = {{"slowest_over_mean", p.slowest_over_mean}, {"optimum", p.optimum_slowest_over_mean}, {"legal_cuts", p.legal_cuts}};
   j["stages"] = json::array();
   for (std::size_t k = 0; k < p.stages.size(); ++k) {

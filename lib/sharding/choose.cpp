@@ -1,6 +1,7 @@
 #include "sharding/choose.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <set>
 
@@ -100,32 +101,39 @@ struct Candidates {
 Candidates candidates(const model::Trace& trace, AxisTable& table, const Options& options) {
   Candidates c;
   std::vector<int> position(table.axes.size(), -1);
-  std::set<TensorId> pinned_tensors;  // by any of its names: a tied parameter has several
-  if (!options.keep_replicated.empty())
-    for (const auto& n : model::named_tensors(trace))
-      if (std::any_of(options.keep_replicated.begin(), options.keep_replicated.end(), [&](const std::string& p) { return matches(p, n.fqn); })) pinned_tensors.insert(n.ref.tensor);
+  std::map<TensorId, std::string> kept;  // by any of its names: a tied parameter has several
+  if (!options.keep_replicated.empty() || !options.kept_whole.empty())
+    for (const auto& n : model::named_tensors(trace)) {
+      for (const auto& p : options.keep_replicated)
+        if (matches(p, n.fqn)) kept.emplace(n.ref.tensor, "kept replicated on request");
+      for (const auto& [p, why] : options.kept_whole)
+        if (matches(p, n.fqn)) kept.emplace(n.ref.tensor, why);
+    }
   std::vector<char> read(trace.tensors.size(), 0);
   for (const auto& op : trace.ops)
     if (op.clock >= trace.forward_begin)
       for (const auto& i : op.inputs) read[index(i.tensor)] = 1;
   for (Axis& a : table.axes) {
     if (!a.legal && !table.divisibility_only[index(a.id)]) continue;
-    const auto pinned = [&](TensorId t) { return pinned_tensors.count(t) > 0; };
     if (a.parameter_elements <= 0) continue;
     if (!std::any_of(a.parameters.begin(), a.parameters.end(), [&](TensorId t) { return read[index(t)] != 0; })) {
       a.why_not = "forward reads no parameter that carries it";
       continue;
     }
     if (std::any_of(a.parameters.begin(), a.parameters.end(), [&](TensorId t) { return trace.hooked.count(t) > 0; })) {
+      a.given_up = true;
       a.why_not = "a hook is registered on a parameter that carries it, or on its module";
       continue;
     }
-    if (options.given_up.count(a.key)) {
-      a.why_not = "what it needs cannot be written";
+    if (const auto why = options.given_up.find(a.key); why != options.given_up.end()) {
+      a.given_up = true;
+      a.why_not = why->second;
       continue;
     }
-    if (std::any_of(a.parameters.begin(), a.parameters.end(), pinned)) {
-      a.why_not = "kept replicated on request";
+    const auto pinned = std::find_if(a.parameters.begin(), a.parameters.end(), [&](TensorId t) { return kept.count(t) > 0; });
+    if (pinned != a.parameters.end()) {
+      a.given_up = true;
+      a.why_not = kept[*pinned];
       continue;
     }
     position[index(a.id)] = static_cast<int>(c.axes.size());

@@ -121,13 +121,13 @@ void report_whole(const Trace& trace, const AxisTable& table, Result& r) {
   std::map<int, std::vector<TensorId>> by_axis;
   for (TensorId t : matrices) {
     if (said.count(t)) continue;
-    // Best is a reason with a place. The axis that the fewest share is the one that is this matrix's own matter: not the stream that
+    // Best is one that could have been split, then a reason with a place. The axis that the fewest share is the one that is this matrix's own matter: not the stream that
     // runs through the model.
     const Axis* best = nullptr;
     for (int a : table.of_tensor[index(t)]) {
       const Axis& x = r.axes[index(a)];
       if (x.size < 2) continue;
-      if (best == nullptr || std::tuple(!x.where.valid(), x.parameters.size(), -x.size) < std::tuple(!best->where.valid(), best->parameters.size(), -best->size)) best = &x;
+      if (best == nullptr || std::tuple(!x.legal, !x.where.valid(), x.parameters.size(), -x.size) < std::tuple(!best->legal, !best->where.valid(), best->parameters.size(), -best->size)) best = &x;
     }
     by_axis[best ? best->id : -1].push_back(t);
   }
@@ -143,7 +143,7 @@ void report_whole(const Trace& trace, const AxisTable& table, Result& r) {
     } else {
       const Axis& x = r.axes[index(a)];
       f.where = x.where;
-      f.message += "the axis of size " + std::to_string(x.size) + " is not split: " + (x.legal ? "it meets an axis that is split, or costs more than it gains" : x.why_not);
+      f.message += "the axis of size " + std::to_string(x.size) + " is not split: " + (x.why_not.empty() ? "it meets an axis that is split, or costs more than it gains" : x.why_not);
     }
     r.whole.push_back(std::move(f));
   }

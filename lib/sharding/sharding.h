@@ -2,8 +2,10 @@
 // over tp, and what that means for every tensor and every operation. Reads the trace only.
 #pragma once
 #include <cstdint>
+#include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "model/trace.h"
@@ -33,6 +35,7 @@ struct Axis {
   std::string why_not;                        ///< first reason when it is not legal
   support::Range where;                       ///< place of that reason
   bool divides = true;                        ///< false: only tp does not divide it
+  bool given_up = false;                      ///< could be split as far as the model goes; `why_not` is something of the source, a request or the tp size
   double parameter_bytes = 0;                 ///< parameters that carry it (whole, buffers not counted)
   double parameter_elements = 0;
   double flops = 0;
@@ -89,7 +92,8 @@ struct Options {
   Device profile;
   std::string objective = "split";            ///< split | time | memory
   std::vector<std::string> keep_replicated;   ///< FQN patterns pinned by the user or the plan
-  std::set<std::string> given_up;             ///< keys of axes that could not be written; others of the same parameters can be chosen
+  std::vector<std::pair<std::string, std::string>> kept_whole;  ///< further FQN patterns, each with the reason
+  std::map<std::string, std::string> given_up;   ///< keys of axes that could not be written, and why; others of the same parameters can be chosen
   std::string device;                         ///< name of the profile, for messages
   /// Types of layers whose parallel form sums the gradients of its arguments itself: what goes into one is not left partial before it.
   std::set<std::string> copy_arguments;

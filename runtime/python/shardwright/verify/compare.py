@@ -106,10 +106,19 @@ class Comparison:
                 if None in values or e.replicate_groups or any(re.search(r, name) for r in self.uninitialised):
                     continue
                 if e.shard is not None:
-                    note = "every rank draws the same slice" if len(values) == 1 else ""
+                    note = "every rank draws the same slice" if len(values) == 1 and not self._alike(e) else ""
                 else:
                     note = "replicated, but drawn differently by the ranks" if len(values) > 1 else ""
                 self.rows.append(Row("initial", name, math.inf if note else 0.0, note, self.bound))
+
+    def _alike(self, entry):
+        """Are the original's slices equal, too (a table whose rows repeat)?"""
+        original = self.table.canonical(entry.source)
+        full = self.reference["start"].get(original)
+        if full is None:
+            return False
+        slices = [entry.slice(full, tp, self.options.tp) for tp in range(self.options.tp)]
+        return all(torch.equal(s, slices[0]) for s in slices)
 
     def _start(self):
         """What training starts from at the same seed is the original's to the last bit."""
@@ -225,12 +234,13 @@ def summary(rows):
     return table
 
 
-def split_fraction(table, reference):
+def split_fraction(table, reference, plan):
     """Bytes of parameters held as a strict slice ÷ bytes of the weights in the regions around them: all parameters with two or
-    more dimensions whose module shares its parent with a sharded one."""
+    more dimensions whose module shares its parent with a sharded one, and those that the plan says could have been split."""
     parameters = reference["parameters"]
     sharded = {table.canonical(e.source) for e in table.entries.values() if e.shard is not None and not e.buffer}
     regions = {n.rpartition(".")[0].rpartition(".")[0] for n in sharded}
     inside = {n for n, t in parameters.items() if n in sharded or (t.dim() >= 2 and n.rpartition(".")[0].rpartition(".")[0] in regions)}
+    inside |= {n for a in plan.get("axes") or () if a.get("given_up") for n in map(table.canonical, a["parameters"]) if n in parameters and parameters[n].dim() >= 2}
     total = sum(parameters[n].nbytes for n in inside if n in parameters)
     return sum(parameters[n].nbytes for n in sharded if n in parameters) / total if total else 0.0

@@ -165,7 +165,7 @@ def _compare(job, options, original, result, ranks, folder):
         "same": not different, "grid": {"tp": options.tp, "pp": options.pp, "dp": options.dp},
         "compared": {k: v["compared"] for k, v in table_rows.items()},
         "max_rel": {k: _number(v["worst"]) for k, v in table_rows.items()},
-        "first_difference": first, "found_by": how, "split_fraction": round(compare.split_fraction(table, result), 6),
+        "first_difference": first, "found_by": how, "split_fraction": round(compare.split_fraction(table, result, job.plan), 6),
         "different": [f"{r.kind}: {r.name}" + (f": {r.note}" if r.note else f": {r.difference:.3g}") for r in different[:50]],
         "table": {k: dict(v, worst=_number(v["worst"])) for k, v in table_rows.items()},
         "bound": comparison.bound, "casts": original.casts, "promoted": original.promote, "micro_batches": options.micro_batches,

@@ -1,5 +1,7 @@
 # The runtime's layers as the abstract interpreter sees them: sizes on one of TP ranks, collectives as what they do to shapes.
 # Used when generated code is analysed again; runtime/python/shardwright/parallel is the real thing, and its names are these.
+import functools
+
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
@@ -46,6 +48,8 @@ def local_sizes(sizes, dim):
 
 
 def row_parallel(function, *args, **kwargs):
+    if isinstance(function, functools.partial):
+        return row_parallel(function.func, *function.args, *args, **{**function.keywords, **kwargs})
     for added, product in ((torch.addmm, torch.mm), (torch.baddbmm, torch.bmm), (torch.addmv, torch.mv)):
         if function is added:  # the bias comes first; its factors change no size
             bias, a, b = args

@@ -65,6 +65,8 @@ def local_slice(x, dim, sizes=None):
 def row_parallel(function, *args, **kwargs):
     """A contraction (F.linear, F.conv2d, torch.matmul, torch.addmm, …) whose contracted dimension is sharded over tp: called
     without its bias, summed over tp, then the bias is added once."""
+    if isinstance(function, functools.partial):   # what it bound are arguments of the call
+        return row_parallel(function.func, *function.args, *args, **{**function.keywords, **kwargs})
     name = getattr(function, "__name__", "")
     args = list(args)
     if name in ("addmm", "baddbmm", "addmv"):   # torch.addmm(bias, a, b)

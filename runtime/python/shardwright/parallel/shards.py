@@ -180,21 +180,22 @@ def keep_slices(module):
     """After `with whole_parameters(): module = …`: every marked parameter and buffer becomes this rank's slice. Returns the module."""
     if tp_size() == 1:
         return module
-    made = {}   # a tied parameter stays one: {id of the full one: (the full one, kept alive, its slice)}
+    sizes = {}   # {id of what was cut: the full size of the divided dimension}
     for owner in module.modules():
         for table in (owner._parameters, owner._buffers):
-            for name, full in list(table.items()):
-                spec = getattr(full, "shard", None)
-                if spec is None or full.shape[spec.dim] != spec.full_size:   # made outside the block: a slice already
+            for name, tensor in table.items():
+                spec = getattr(tensor, "shard", None)
+                if spec is None:
                     continue
-                if id(full) not in made:
-                    local = spec.cut(full.detach())
-                    if isinstance(full, nn.Parameter):
-                        local = nn.Parameter(local, requires_grad=full.requires_grad)
-                    made[id(full)] = (full, mark(local, spec))
-                local = table[name] = made[id(full)][1]
+                if id(tensor) not in sizes:
+                    if tensor.shape[spec.dim] != spec.full_size:   # made outside the block: a slice already
+                        continue
+                    sizes[id(tensor)] = spec.full_size
+                    # The same object: it may be tied, in a list of the model's own, bound in a functools.partial.
+                    tensor.data = spec.cut(tensor.detach())
+                    mark(tensor, spec)
                 if not getattr(owner, "keeps_full_sizes", False):
-                    _fix_sizes(owner, name, spec.dim % full.dim(), full.shape[spec.dim], local.shape[spec.dim])
+                    _fix_sizes(owner, name, spec.dim % tensor.dim(), spec.full_size, tensor.shape[spec.dim])
         if hasattr(owner, "in_features_per_partition"):
             owner.in_features_per_partition = owner.spec.local_size()
     return module
@@ -288,11 +289,23 @@ def attributes_only(module, names):
         if leaf not in owner._modules:
             _describe(owner, [leaf])
             continue
-        described = keep_slices(owner._modules[leaf])
-        for each in described.modules():
+        described = owner._modules[leaf]
+        for each in described.modules():   # its tensors may be another's, too, which stay as they are
+            for table in (each._parameters, each._buffers):
+                table.update({n: _same(t) for n, t in table.items() if t is not None})
+        for each in keep_slices(described).modules():
             _describe(each, [*each._parameters, *each._buffers])
             object.__setattr__(each, "parameters", functools.partial(_described_parameters, each))
     return module
+
+
+def _same(tensor):
+    """Another object with the same memory and marks."""
+    same = tensor.detach()
+    if isinstance(tensor, nn.Parameter):
+        same = nn.Parameter(same, requires_grad=tensor.requires_grad)
+    same.__dict__.update(tensor.__dict__)
+    return same
 
 
 def _described_parameters(module, recurse=True):

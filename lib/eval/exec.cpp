@@ -118,7 +118,9 @@ Flow In::Impl::exec(const Stmt* s, Env* env) {
       f->stmt = before;
     }
   } end{in, f, before, id, outer};
-  return exec_plain(s, env);
+  const Flow flow = exec_plain(s, env);
+  contents_written(s, env);
+  return flow;
 }
 
 Flow In::Impl::exec_plain(const Stmt* s, Env* env) {

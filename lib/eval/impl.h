@@ -76,6 +76,8 @@ struct Interpreter::Impl {
   std::map<std::pair<const Obj*, std::string>, model::Clock> first_read;   ///< when it first asked for them
   std::set<std::pair<std::uint64_t, std::string>> noted;
   std::deque<ActiveFrame> module_frames;
+  std::unordered_map<const Stmt*, std::vector<std::string>> may_change;  ///< variables whose contents a statement may change
+  std::unordered_map<const Obj*, std::size_t> contents;                  ///< what containers were last seen to hold
   std::unordered_map<const Env*, ClassObj*> class_of_scope;  ///< class body scopes: what super() without arguments starts from
   DictObj* sys_modules = nullptr;
   std::set<std::pair<std::string, std::size_t>> effects_tried;   ///< key, number of modules loaded then
@@ -157,6 +159,7 @@ struct Interpreter::Impl {
   bool recording() const { auto* f = in.frame(); return f && f->id >= 0 && !f->builtin; }
   void check_stack(const Expr* where);
   void var_write(const std::string& name, const Value& v);
+  void contents_written(const Stmt* s, Env* env);
   Env* new_env(Env* parent, ModuleObj* globals) { envs.emplace_back(); envs.back().parent = parent; envs.back().globals = globals; return &envs.back(); }
 
   Value number_binary(std::string_view op, const Value& a, const Value& b);

@@ -144,7 +144,12 @@ model::Binding In::bind_summary(const Value& v, int depth) {
         for (const auto& e : v.as<DictObj>()->entries) {
           if (!e.alive) continue;
           if (b.items.size() >= 256) break;
+          if (!e.key.is(Kind::Str) && b.keys.empty()) {
+            b.keys.assign(b.items.size(), "");
+            for (std::size_t i = 0; i < b.items.size(); ++i) b.keys[i] = to_repr(str(b.items[i].first));
+          }
           b.items.emplace_back(e.key.is(Kind::Str) ? e.key.str() : e.key.is_integral() ? std::to_string(e.key.as_int()) : type_of(e.key)->name, bind_summary(e.value, depth - 1));
+          if (!e.key.is(Kind::Str) || !b.keys.empty()) b.keys.push_back(e.key.is(Kind::Str) || e.key.is_integral() || e.key.is(Kind::Float) || e.key.is_none() ? to_repr(e.key) : "");
         }
       return b;
     case Kind::Instance: {

@@ -1,18 +1,78 @@
 // What forward changes on objects that were there before it: it outlives the call, so no stage behind a cut knows of it.
+#include <algorithm>
+#include <functional>
+
 #include "eval/impl.h"
+#include "program/visit.h"
 
 namespace shardwright::eval {
 
-/// What a list or dict holds, to tell whether it was changed.
-static std::size_t contents_of(const Value& v) {
+static bool holds(const Value& v) {
+  return v.is(Kind::List) || v.is(Kind::Dict) || (v.is(Kind::Instance) && v.as<InstanceObj>()->module_id < 0);
+}
+
+/// What a list, dict or object holds, to tell whether it was changed; `depth`: of what it holds, how far down.
+static std::size_t contents_of(const Value& v, int depth = 1) {
   std::size_t h = 0;
-  auto mix = [&](const Value& x) { h = h * 1000003 + (x.is_object() ? std::hash<const void*>()(x.obj()) : std::hash<double>()(x.is_number() ? x.as_double() : 0)) + static_cast<std::size_t>(x.kind()) + 1; };
-  if (v.is(Kind::List))
+  auto mix = [&](const Value& x) {
+    h = h * 1000003 + (x.is_object() ? std::hash<const void*>()(x.obj()) : std::hash<double>()(x.is_number() ? x.as_double() : 0)) + static_cast<std::size_t>(x.kind()) + 1;
+    if (depth > 1 && (holds(x) || x.is(Kind::Tuple))) h = h * 1000003 + contents_of(x, depth - 1);
+  };
+  if (v.is(Kind::List) || v.is(Kind::Tuple)) {
     for (const Value& x : v.as<SeqObj>()->items) mix(x);
-  else
+  } else if (v.is(Kind::Dict)) {
     for (const auto& e : v.as<DictObj>()->entries)
       if (e.alive) mix(e.key), mix(e.value);
+  } else if (const auto& attrs = v.as<InstanceObj>()->attrs) {
+    for (const auto& a : *attrs) mix(a.value);
+  }
   return h;
+}
+
+/// Variables of a statement whose contents it may change: what it stores into, calls a method of, or hands to a call.
+static std::vector<std::string> changed_by(const Stmt* s) {
+  std::vector<std::string> names;
+  auto add = [&](const Expr* e) {
+    while (e->kind == ExprKind::Subscript || e->kind == ExprKind::Attribute) e = e->kids[0];
+    if (e->kind == ExprKind::Name && e->text != "self" && std::find(names.begin(), names.end(), e->text) == names.end()) names.push_back(e->text);
+  };
+  std::function<void(const Expr*)> targets = [&](const Expr* t) {
+    if (t->kind == ExprKind::Tuple || t->kind == ExprKind::List || t->kind == ExprKind::Starred)
+      for (const Expr* k : t->kids) targets(k);
+    else if (t->kind != ExprKind::Name) add(t);
+  };
+  for (const Expr* t : s->targets) targets(t);
+  program::for_each_expr(s, [&](const Expr* e) {
+    program::walk(e, [&](const Expr* x) {
+      if (x->kind == ExprKind::Call) {
+        if (x->kids[0]->kind == ExprKind::Attribute) add(x->kids[0]->kids[0]);
+        for (const auto& a : x->args) add(a.value);
+      }
+      return true;
+    });
+  });
+  return names;
+}
+
+/// After a statement: what its variables' containers hold now, under every name that the running functions have for them.
+void In::Impl::contents_written(const Stmt* s, Env* env) {
+  if (in.tensors_only || in.init_phase || !s->body.empty()) return;
+  auto [at, fresh] = may_change.try_emplace(s);
+  if (fresh) at->second = changed_by(s);
+  for (const auto& name : at->second) {
+    const Value* v = env->vars.find(name);
+    if (!v || !holds(*v)) continue;
+    const std::size_t now = contents_of(*v, 3);
+    auto [seen, first] = contents.try_emplace(v->obj(), now);
+    if (!first && seen->second == now) continue;
+    seen->second = now;
+    const model::Binding held = in.bind_summary(*v);
+    for (const auto& f : in.stack()) {
+      if (f->builtin || f->id < 0 || !f->env || !f->function) continue;
+      for (const auto& x : f->env->vars)
+        if (x.value.is_object() && x.value.obj() == v->obj()) in.trace.content_writes.push_back({f->id, x.name, held, in.tick()});
+    }
+  }
 }
 
 void In::state_written(Obj* owner, std::string_view name) {

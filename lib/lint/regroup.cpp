@@ -102,6 +102,21 @@ struct Reshaper {
 Regroup regroup_view(Propagator& lint, const model::Trace& trace, const model::Op& op, const Placement& from, int tp) {
   Regroup r;
   const Sizes local = trace.tensor(op.outputs[0]).shape;
+  if (op.into.size() == from.dims.size() && !from.dims.empty()) {  // told by the operation: nothing to find out from sizes
+    r.dims.assign(local.size(), {});
+    for (std::size_t i = 0; i < op.into.size(); ++i) {
+      if (op.into[i] < 0) {
+        if (carries(from.dims[i])) r.verdict = Regroup::Unknown;  // a share of size 1 squeezed away
+        continue;
+      }
+      Dim& d = r.dims[static_cast<std::size_t>(op.into[i])];
+      for (const Factor& f : from.dims[i])
+        if (f.size != 1 || f.shard >= 0 || f.made >= 0) d.push_back(f);
+    }
+    for (Dim& d : r.dims)
+      if (d.empty()) d.push_back(Factor{1, -1, -1, false});
+    return r;
+  }
   const auto factors = flat(from, tp);
   if (!lint.any_sharded(from)) {
     if (!regroup(factors, local, r.dims)) {

@@ -130,6 +130,7 @@ struct Op {
   bool mean = false;                     ///< the contraction divides by the full size
   int dim = 0;                           ///< Split, Concat
   std::vector<std::int64_t> sizes;       ///< Split
+  std::vector<int> into;                 ///< Reshape that only merges, inserts or drops dimensions: where each one of the input goes, -1 for one dropped; else empty
   std::vector<SizeArg> size_args;
   std::vector<ScalarArg> scalar_args;
   std::string constants;                 ///< arguments that are no tensors, "name=value;…", without those that only set sizes of the result
@@ -188,6 +189,8 @@ struct Binding {
   const Sym* sym = nullptr;
   std::string text;                      ///< Str: value; Object: class name; Sequence: "tuple"/"list"; Other: type
   std::vector<std::pair<std::string, Binding>> items;  ///< Sequence ("" keys), Mapping, Object (attributes)
+  std::vector<std::string> keys;         ///< Mapping with a key that is no string: each as a Python literal, "" for one that has none; else empty
+  friend bool operator==(const Binding&, const Binding&) = default;
 };
 
 /// A local variable was bound (assignments, loop targets, parameters at entry).
@@ -197,6 +200,15 @@ struct VarWrite {
   std::string name;
   Binding value;
   Clock clock = 0;
+};
+
+/// What a local variable's container or object holds after a statement that changed it: `hs.append(x)`, `out[key] = y`, `collect(x, hs)`.
+/// The variable is bound as before.
+struct ContentWrite {
+  FrameId frame = -1;
+  std::string name;
+  Binding value;
+  Clock clock = 0;                       ///< when the statement ended
 };
 
 /// An attribute of a module was bound: plain values, parameters, buffers, children.
@@ -288,6 +300,7 @@ struct Trace {
   std::vector<Step> steps;
   std::vector<Module> modules;           ///< [0] is the root
   std::vector<VarWrite> var_writes;
+  std::vector<ContentWrite> content_writes;
   std::vector<AttrWrite> attr_writes;
   std::vector<ModuleCall> calls;
   std::vector<Guard> guards;

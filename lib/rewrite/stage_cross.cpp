@@ -25,14 +25,14 @@ std::string singular(const std::string& s) {
 void Resolver::tensors(std::size_t l) {
   const Boundary& b = at(l);
   for (const Temp& t : b.temps) {
-    const auto v = c_.facts.value(b.frame, c_.index(b.frame), t.expr, b.step);
+    const auto v = c_.facts.value(b.frame, t.expr, b.step);
     if (!v) return fail("the value of `" + c_.text(t.expr->range) + "` cannot be followed");
     if (!carry_value(l, t.name, t.name, *v)) return;
     state_[l].top[t.name] = -2;  // no version of a variable
   }
   if (!b.value_name.empty()) {
     std::optional<Binding> v;
-    if (b.at == At::AfterCall) v = c_.facts.value(b.frame, c_.index(b.frame), b.call, b.step);
+    if (b.at == At::AfterCall) v = c_.facts.value(b.frame, b.call, b.step);
     if (b.at == At::Container) v = between_children();
     if (!v) return fail("the value of `" + c_.text(b.call->range) + "` at the cut cannot be followed");
     if (!carry_value(l, b.value_name, b.value_name, *v)) return;
@@ -42,7 +42,7 @@ void Resolver::tensors(std::size_t l) {
     const int w = current(l, name);
     if (w < 0 || is_self(l, name) || state_[l].top.count(name)) continue;
     if (is_temp(l, name)) continue;
-    const auto v = c_.facts.contents(frame(l), c_.index(frame(l)), name, clock_);
+    const auto v = c_.facts.contents(frame(l), name, clock_);
     if (!v) {
       fail("what variable `" + name + "` holds at the cut cannot be followed");
       return;
@@ -85,7 +85,7 @@ void Resolver::carry(std::size_t l, const std::string& name, int w, const Bindin
     if (!outer.through_container && a.expr && a.expr->kind == ExprKind::Name && !is_temp(l - 1, a.expr->text)) {
       const int ow = current(l - 1, a.expr->text);
       if (ow >= 0) {
-        const auto ov = c_.facts.contents(frame(l - 1), c_.index(frame(l - 1)), a.expr->text, clock_);
+        const auto ov = c_.facts.contents(frame(l - 1), a.expr->text, clock_);
         if (ov && !state_[l - 1].top.count(a.expr->text)) carry(l - 1, a.expr->text, ow, *ov);
         if (!error_.empty()) return;
         state_[l].passed.push_back({name, a.expr, a.keyword});
@@ -173,10 +173,13 @@ std::optional<std::string> Resolver::rebuild(std::size_t l, const std::string& b
     }
     case Binding::Mapping: {
       std::vector<std::string> items;
-      for (const auto& [key, x] : v.items) {
-        auto y = rebuild(l, base, is_identifier(key) ? base + "_" + key : stem, fmt::format("{}[{}]", produce, python_string(key)), x, n);
+      for (std::size_t i = 0; i < v.items.size(); ++i) {
+        const auto& [key, x] = v.items[i];
+        const std::string written = v.keys.empty() ? python_string(key) : v.keys[i];
+        if (written.empty()) return std::nullopt;
+        auto y = rebuild(l, base, is_identifier(key) ? base + "_" + key : stem, fmt::format("{}[{}]", produce, written), x, n);
         if (!y) return std::nullopt;
-        items.push_back(python_string(key) + ": " + *y);
+        items.push_back(written + ": " + *y);
       }
       return fmt::format("{{{}}}", fmt::join(items, ", "));
     }

@@ -282,6 +282,8 @@ Facts::Facts(const Trace& t) : trace(t), dims(t) {
     f.writes.push_back(static_cast<int>(i));
     f.by_name[w.name].push_back(static_cast<int>(i));
   }
+  for (std::size_t i = 0; i < t.content_writes.size(); ++i)
+    if (const auto& w = t.content_writes[i]; w.frame >= 0) frames_[static_cast<std::size_t>(w.frame)].contents[w.name].push_back(static_cast<int>(i));
   for (const auto& s : t.steps) {
     if (s.frame < 0) continue;
     auto& f = frames_[static_cast<std::size_t>(s.frame)];
@@ -404,7 +406,7 @@ std::vector<OpId> Facts::ops_inside(FrameId f, StepId step, const Expr* e) const
   return out;
 }
 
-std::optional<Binding> Facts::value(FrameId f, const FunctionIndex& index, const Expr* e, StepId step) const {
+std::optional<Binding> Facts::value(FrameId f, const Expr* e, StepId step) const {
   const auto& s = trace.step(step);
   Binding b;
   switch (e->kind) {
@@ -413,12 +415,12 @@ std::optional<Binding> Facts::value(FrameId f, const FunctionIndex& index, const
     case ExprKind::Int: b.kind = Binding::Int; b.integer = e->integer; return b;
     case ExprKind::Float: b.kind = Binding::Float; b.number = e->number; return b;
     case ExprKind::String: b.kind = Binding::Str; b.text = e->text; return b;
-    case ExprKind::Name: return contents(f, index, e->text, s.begin);
+    case ExprKind::Name: return contents(f, e->text, s.begin);
     case ExprKind::Tuple: case ExprKind::List: {
       b.kind = Binding::Sequence;
       b.text = e->kind == ExprKind::Tuple ? "tuple" : "list";
       for (const Expr* k : e->kids) {
-        auto v = value(f, index, k, step);
+        auto v = value(f, k, step);
         if (!v) return std::nullopt;
         b.items.emplace_back("", std::move(*v));
       }
@@ -426,7 +428,7 @@ std::optional<Binding> Facts::value(FrameId f, const FunctionIndex& index, const
     }
     case ExprKind::Subscript: {
       const Expr* key = e->kids[1];
-      if (const auto base = value(f, index, e->kids[0], step); base && base->kind == Binding::Sequence) {
+      if (const auto base = value(f, e->kids[0], step); base && base->kind == Binding::Sequence) {
         std::int64_t i = 0;
         if (key->kind == ExprKind::Int) i = key->integer;
         else if (key->kind == ExprKind::Unary && key->text == "-" && key->kids[0]->kind == ExprKind::Int) i = -key->kids[0]->integer;
@@ -463,95 +465,24 @@ std::optional<Binding> Facts::value(FrameId f, const FunctionIndex& index, const
     for (auto it = frame(c).steps.rbegin(); it != frame(c).steps.rend(); ++it) {
       const Stmt* r = trace.step(*it).stmt;
       if (!r || r->kind != StmtKind::Return || !r->value) continue;
-      const FunctionIndex inner(*x.function);
-      return value(c, inner, r->value, *it);
+      return value(c, r->value, *it);
     }
   }
   return std::nullopt;
 }
 
-namespace {
-bool mutator(const std::string& m) {
-  return m == "append" || m == "extend" || m == "insert" || m == "pop" || m == "popleft" || m == "appendleft" || m == "clear" || m == "update" ||
-         m == "remove" || m == "reverse" || m == "sort" || m == "setdefault";
-}
-}  // namespace
-
-std::optional<Binding> Facts::contents(FrameId f, const FunctionIndex& index, const std::string& name, Clock clock) const {
+std::optional<Binding> Facts::contents(FrameId f, const std::string& name, Clock clock) const {
   const int w = version(f, name, clock);
   if (w < 0) return std::nullopt;
   Binding b = trace.var_writes[static_cast<std::size_t>(w)].value;
   if (b.kind != Binding::Sequence && b.kind != Binding::Mapping && b.kind != Binding::Object) return b;
+  const auto found = frame(f).contents.find(name);
+  if (found == frame(f).contents.end()) return b;
   const Clock from = trace.var_writes[static_cast<std::size_t>(w)].clock;
-  for (const StepId id : frame(f).steps) {
-    const auto& s = trace.step(id);
-    if (s.begin < from || s.begin >= clock || !s.stmt) continue;
-    const Stmt* st = s.stmt;
-    if (st->kind == StmtKind::AugAssign && st->targets[0]->kind == ExprKind::Name && st->targets[0]->text == name) continue;  // a write of its own
-    // x[i] = v, x.a = v
-    if (st->kind == StmtKind::Assign)
-      for (const Expr* t : st->targets) {
-        if ((t->kind != ExprKind::Subscript && t->kind != ExprKind::Attribute) || t->kids[0]->kind != ExprKind::Name || t->kids[0]->text != name) continue;
-        auto v = value(f, index, st->value, id);
-        std::string key;
-        if (t->kind == ExprKind::Attribute) key = t->text;
-        else if (b.kind == Binding::Mapping && t->kids[1]->kind == ExprKind::String) key = t->kids[1]->text;
-        else if (b.kind == Binding::Sequence && t->kids[1]->kind == ExprKind::Int && v && t->kids[1]->integer >= 0 &&
-                 t->kids[1]->integer < static_cast<std::int64_t>(b.items.size())) {
-          b.items[static_cast<std::size_t>(t->kids[1]->integer)].second = *v;
-          continue;
-        } else return std::nullopt;
-        if (!v) return std::nullopt;
-        auto it = std::find_if(b.items.begin(), b.items.end(), [&](const auto& x) { return x.first == key; });
-        if (it != b.items.end()) it->second = *v;
-        else b.items.emplace_back(key, *v);
-      }
-    if (st->kind == StmtKind::Delete)
-      for (const Expr* t : st->targets)
-        if (t->kind == ExprKind::Subscript && t->kids[0]->kind == ExprKind::Name && t->kids[0]->text == name) return std::nullopt;
-    // x.append(v) and its like, anywhere in the statement
-    std::vector<const Expr*> calls;
-    auto find = [&](auto&& self, const Expr* e) -> void {
-      if (!e || e->kind == ExprKind::Lambda) return;
-      for (const Expr* k : in_evaluation_order(e)) self(self, k);
-      if (e->kind == ExprKind::Call && e->kids[0]->kind == ExprKind::Attribute && e->kids[0]->kids[0]->kind == ExprKind::Name &&
-          e->kids[0]->kids[0]->text == name && mutator(e->kids[0]->text))
-        calls.push_back(e);
-    };
-    if (st->kind != StmtKind::For && st->kind != StmtKind::If && st->kind != StmtKind::With && st->kind != StmtKind::While && st->kind != StmtKind::FunctionDef)
-      find(find, st->value);
-    else if (st->kind == StmtKind::For) find(find, st->value);
-    for (const Expr* c : calls) {
-      const std::string& m = c->kids[0]->text;
-      if (b.kind != Binding::Sequence) {
-        if (b.kind == Binding::Mapping) return std::nullopt;
-        continue;
-      }
-      auto& items = b.items;
-      if (m == "append" && c->args.size() == 1) {
-        auto v = value(f, index, c->args[0].value, id);
-        if (!v) return std::nullopt;
-        items.emplace_back("", *v);
-      } else if (m == "extend" && c->args.size() == 1) {
-        auto v = value(f, index, c->args[0].value, id);
-        if (!v || v->kind != Binding::Sequence) return std::nullopt;
-        for (auto& x : v->items) items.push_back(x);
-      } else if (m == "pop" && c->args.empty() && !items.empty()) {
-        items.pop_back();
-      } else if ((m == "pop" && c->args.size() == 1 && c->args[0].value->kind == ExprKind::Int && c->args[0].value->integer == 0) || m == "popleft") {
-        if (!items.empty()) items.erase(items.begin());
-      } else if (m == "insert" && c->args.size() == 2 && c->args[0].value->kind == ExprKind::Int && c->args[0].value->integer == 0) {
-        auto v = value(f, index, c->args[1].value, id);
-        if (!v) return std::nullopt;
-        items.insert(items.begin(), {"", *v});
-      } else if (m == "reverse") {
-        std::reverse(items.begin(), items.end());
-      } else if (m == "clear") {
-        items.clear();
-      } else {
-        return std::nullopt;
-      }
-    }
+  for (const int i : found->second) {
+    const auto& c = trace.content_writes[static_cast<std::size_t>(i)];
+    if (c.clock >= clock) break;
+    if (c.clock > from) b = c.value;
   }
   return b;
 }

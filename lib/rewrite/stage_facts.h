@@ -64,6 +64,7 @@ class Dims {
 
 /// One executed frame's variables and statements.
 struct FrameFacts {
+  std::unordered_map<std::string, std::vector<int>> contents;                 ///< indices of Trace::content_writes by name, in order
   std::vector<int> writes;                                                    ///< indices of Trace::var_writes, in order
   std::unordered_map<std::string, std::vector<int>> by_name;
   std::vector<StepId> steps;
@@ -103,9 +104,9 @@ class Facts {
   std::pair<std::size_t, std::size_t> attr_writes_between(Clock from, Clock to) const;
 
   /// Value of an expression evaluated during a step, as far as the trace knows.
-  std::optional<Binding> value(FrameId f, const FunctionIndex& index, const Expr* e, StepId step) const;
+  std::optional<Binding> value(FrameId f, const Expr* e, StepId step) const;
   /// Value of a variable at a time, with what was done to a list or dict since it was bound; nullopt: cannot be followed.
-  std::optional<Binding> contents(FrameId f, const FunctionIndex& index, const std::string& name, Clock clock) const;
+  std::optional<Binding> contents(FrameId f, const std::string& name, Clock clock) const;
   /// Does the step call user code or a module inside `e`?
   bool calls_inside(FrameId f, StepId step, const Expr* e) const;
   std::vector<OpId> ops_inside(FrameId f, StepId step, const Expr* e) const;

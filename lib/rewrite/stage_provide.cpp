@@ -137,7 +137,7 @@ bool Resolver::pass(std::size_t l, const std::string& name, int w, bool more_inp
   const FrameId outer = frame(l - 1);
   if (c_.facts.calls_inside(outer, at(l - 1).step, a.expr)) {
     // Allowed when it makes nothing that flows.
-    const auto v = c_.facts.value(outer, c_.index(outer), a.expr, at(l - 1).step);
+    const auto v = c_.facts.value(outer, a.expr, at(l - 1).step);
     if (!v || c_.facts.flows(*v)) return false;
   }
   std::vector<Read> names;
@@ -334,7 +334,7 @@ void Resolver::others(std::size_t l) {
 
 bool Resolver::scalar(std::size_t l, const std::string& name, int w) {
   if (attempt([&] { return provide(l, w, false); })) return true;
-  const auto v = c_.facts.contents(frame(l), c_.index(frame(l)), name, clock_);
+  const auto v = c_.facts.contents(frame(l), name, clock_);
   if (!v) return attempt([&] { return provide(l, w, true); });
   // A kept statement that binds the name again would come after the line.
   for (const int k : state_[l].by_statement)
@@ -361,6 +361,7 @@ bool Resolver::scalar(std::size_t l, const std::string& name, int w) {
   if (v->kind == Binding::Sequence || v->kind == Binding::Mapping) {
     if (!c_.facts.flows(*v)) {
       std::function<std::optional<std::string>(const Binding&)> text = [&](const Binding& b) -> std::optional<std::string> {
+        if (b.kind == Binding::Mapping && b.text == "dict" && b.items.empty()) return "{}";
         if (b.kind != Binding::Sequence) return plain(l, b);
         if (b.text != "tuple" && b.text != "list") return std::nullopt;
         std::vector<std::string> items;
@@ -424,7 +425,7 @@ bool Resolver::header_read(std::size_t l, const Stmt* s, const Read& r, Clock wh
   if (header_target(l, r.name) && current(l, r.name) == w) return true;
   if (w == current(l, r.name)) {
     if (state_[l].top.count(r.name) || state_[l].by_statement.count(w)) return true;
-    const auto v = c_.facts.contents(frame(l), c_.index(frame(l)), r.name, clock_);
+    const auto v = c_.facts.contents(frame(l), r.name, clock_);
     if (v && c_.facts.flows(*v)) return false;
     return scalar(l, r.name, w);
   }

@@ -90,7 +90,7 @@ bool needs_temp(const Context& c, const Boundary& b, const Expr* e) {
   const bool calls = c.facts.calls_inside(b.frame, b.step, e);
   const auto ops = c.facts.ops_inside(b.frame, b.step, e);
   if (!calls && ops.empty()) return false;
-  const auto v = c.facts.value(b.frame, c.index(b.frame), e, b.step);
+  const auto v = c.facts.value(b.frame, e, b.step);
   if (v && !c.facts.flows(*v)) return false;
   if (calls) return true;
   // A view or an elementwise operation on one tensor costs nothing again, and sends no more.

@@ -582,8 +582,10 @@ TensorId Domain::opaque(const std::string& name, const Site& site, const std::ve
   return b.done({std::move(out)})[0];
 }
 
-TensorId Domain::reshape(const std::string& name, const Site& site, TensorId t, Shape target, std::vector<char> ones, std::vector<model::SizeArg> sizes, const program::Expr* operand) {
+TensorId Domain::reshape(const std::string& name, const Site& site, TensorId t, Shape target, std::vector<char> ones, std::vector<model::SizeArg> sizes, const program::Expr* operand,
+                         std::vector<int> into) {
   Build b(*this, name, Prim::Reshape, site);
+  b.op.into = std::move(into);
   b.view = true;
   b.op.linearity = Linearity::Linear;
   b.operand(t, "input", operand);
@@ -594,6 +596,28 @@ TensorId Domain::reshape(const std::string& name, const Site& site, TensorId t, 
   TensorId out = b.done({{std::move(target), type, std::move(ones)}})[0];
   if (const Values* k = known(t)) know(out, *k);
   return out;
+}
+
+TensorId Domain::merge(const std::string& name, const Site& site, TensorId t, std::vector<int> into, std::size_t rank, const program::Expr* operand) {
+  const model::Tensor source = tensor(t);
+  Shape target(rank, 1);
+  std::vector<char> ones(rank, 1);
+  std::vector<int> parts(rank, 0);
+  for (std::size_t i = 0; i < into.size(); ++i) {
+    if (into[i] < 0) continue;
+    const auto to = static_cast<std::size_t>(into[i]);
+    target[to] *= source.shape[i];
+    ones[to] = parts[to]++ == 0 ? source.literal_one[i] : 0;
+  }
+  return reshape(name, site, t, std::move(target), std::move(ones), {}, operand, std::move(into));
+}
+
+TensorId Domain::insert_ones(const std::string& name, const Site& site, TensorId t, const std::vector<std::size_t>& positions, const program::Expr* operand) {
+  const std::size_t rank = shape(t).size() + positions.size();
+  std::vector<int> into;
+  for (std::size_t i = 0; i < rank; ++i)
+    if (std::find(positions.begin(), positions.end(), i) == positions.end()) into.push_back(static_cast<int>(i));
+  return merge(name, site, t, std::move(into), rank, operand);
 }
 
 TensorId Domain::permute(const std::string& name, const Site& site, TensorId t, const std::vector<int>& order, const program::Expr* operand) {

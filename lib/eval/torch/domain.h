@@ -140,7 +140,12 @@ class Domain final : public TensorHooks {
   TensorId opaque(const std::string& name, const Site& site, const std::vector<TensorId>& inputs, Out out, std::string why);
   /// Reshape of `t`; the caller gives `site` and size arguments.
   TensorId reshape(const std::string& name, const Site& site, TensorId t, Shape shape, std::vector<char> ones = {},
-                   std::vector<model::SizeArg> sizes = {}, const program::Expr* operand = nullptr);
+                   std::vector<model::SizeArg> sizes = {}, const program::Expr* operand = nullptr, std::vector<int> into = {});
+  /// Reshape to `rank` dimensions that merges those of `t` with the same number in `into`, drops those of -1 (their size is 1) and inserts
+  /// ones where none goes.
+  TensorId merge(const std::string& name, const Site& site, TensorId t, std::vector<int> into, std::size_t rank, const program::Expr* operand = nullptr);
+  /// New dimensions of size 1 at `positions` of the result.
+  TensorId insert_ones(const std::string& name, const Site& site, TensorId t, const std::vector<std::size_t>& positions, const program::Expr* operand = nullptr);
   TensorId permute(const std::string& name, const Site& site, TensorId t, const std::vector<int>& order, const program::Expr* operand = nullptr);
   TensorId expand(const std::string& name, const Site& site, TensorId t, Shape shape, std::vector<model::SizeArg> sizes = {}, const program::Expr* operand = nullptr);
   TensorId cast(const std::string& name, const Site& site, TensorId t, DType dtype, const program::Expr* operand = nullptr);

@@ -245,22 +245,12 @@ Value transform(Domain& d, CallInfo& info, const std::string& which) {
   }
   // Groups of the right side.
   bool compose = false;
-  Shape final_shape;
-  std::vector<char> final_ones;
-  std::size_t at = 0;
-  const model::Tensor source = d.tensor(t);
-  for (const auto& g : right->groups) {
-    if (g.size() != 1) compose = true;
-    std::int64_t n = 1;
-    char one = g.empty() ? 1 : 0;
-    for (std::size_t i = 0; i < g.size(); ++i, ++at) {
-      n *= source.shape[at];
-      if (g.size() == 1) one = source.literal_one[at];
-    }
-    final_shape.push_back(n);
-    final_ones.push_back(one);
+  std::vector<int> into;
+  for (std::size_t g = 0; g < right->groups.size(); ++g) {
+    if (right->groups[g].size() != 1) compose = true;
+    into.insert(into.end(), right->groups[g].size(), static_cast<int>(g));
   }
-  if (compose) t = d.reshape(name, site, t, final_shape, final_ones, {}, operand);
+  if (compose) t = d.merge(name, site, t, into, right->groups.size(), operand);
   return t == d.id(x) ? x : d.wrap(t);
 }
 

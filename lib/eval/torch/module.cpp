@@ -538,6 +538,7 @@ void swap_modules(Domain& d, model::ModuleId root) {
     in_binding(w.value);
   }
   for (auto& w : t.var_writes) in_binding(w.value);
+  for (auto& w : t.content_writes) in_binding(w.value);
   for (auto& c : t.calls) {
     swapped(c.module);
     for (auto& a : c.arguments) in_binding(a);

@@ -162,18 +162,6 @@ std::string text_of(const std::vector<Item>& items) {
   return out;
 }
 
-/// Adds dimensions for None entries, in one Reshape.
-TensorId add_new(Domain& d, const std::string& name, const Site& site, TensorId t, const std::vector<std::size_t>& positions) {
-  if (positions.empty()) return t;
-  Shape s = d.shape(t);
-  std::vector<char> ones = d.tensor(t).literal_one;
-  for (std::size_t p : positions) {
-    s.insert(s.begin() + static_cast<std::ptrdiff_t>(p), 1);
-    ones.insert(ones.begin() + static_cast<std::ptrdiff_t>(p), 1);
-  }
-  return d.reshape(name, site, t, s, ones);
-}
-
 TensorId basic(Domain& d, const Site& site, TensorId t, const std::vector<Item>& items, const program::Expr* operand) {
   const model::Tensor source = d.tensor(t);
   std::vector<std::size_t> fresh;
@@ -226,8 +214,7 @@ TensorId basic(Domain& d, const Site& site, TensorId t, const std::vector<Item>&
     t = r;
     operand = nullptr;
   }
-  if (fresh.empty()) return t;
-  return add_new(d, "torch.Tensor.__getitem__", site, t, fresh);
+  return fresh.empty() ? t : d.insert_ones("torch.Tensor.__getitem__", site, t, fresh);
 }
 
 }  // namespace

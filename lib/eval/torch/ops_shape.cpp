@@ -76,15 +76,12 @@ Value view_as(Call& c) {
 
 Value flatten(Call& c) {
   TensorId t = c.tensor("input");
-  const Shape s = c.d.shape(t);
-  if (s.empty()) return c.d.wrap(c.d.reshape(c.name, c.site, t, {1}, {1}, {}, c.expr("input")));
-  int a = c.dim("start_dim", s.size(), 0), b = c.dim("end_dim", s.size(), -1);
-  Shape target(s.begin(), s.begin() + a);
-  std::int64_t merged = 1;
-  for (int i = a; i <= b; ++i) merged *= s[static_cast<std::size_t>(i)];
-  target.push_back(merged);
-  target.insert(target.end(), s.begin() + b + 1, s.end());
-  return c.d.wrap(c.d.reshape(c.name, c.site, t, target, {}, {}, c.expr("input")));
+  const int rank = static_cast<int>(c.d.shape(t).size());
+  if (rank == 0) return c.d.wrap(c.d.merge(c.name, c.site, t, {}, 1, c.expr("input")));
+  const int a = c.dim("start_dim", c.d.shape(t).size(), 0), b = std::max(a, c.dim("end_dim", c.d.shape(t).size(), -1));
+  std::vector<int> into;
+  for (int i = 0; i < rank; ++i) into.push_back(i <= a ? i : i <= b ? a : i - (b - a));
+  return c.d.wrap(c.d.merge(c.name, c.site, t, into, static_cast<std::size_t>(rank - (b - a)), c.expr("input")));
 }
 
 Value unflatten(Call& c) {
@@ -125,28 +122,19 @@ Value squeeze(Call& c) {
         for (auto d : *n)
           if (int k = wrap_dim(c, d, source.shape.size()); source.shape[static_cast<std::size_t>(k)] == 1) gone.push_back(k);
   }
-  Shape target;
-  std::vector<char> ones;
-  for (std::size_t i = 0; i < source.shape.size(); ++i)
-    if (std::find(gone.begin(), gone.end(), static_cast<int>(i)) == gone.end()) {
-      target.push_back(source.shape[i]);
-      ones.push_back(source.literal_one[i]);
-    }
-  return c.d.wrap(c.d.reshape(c.name, c.site, t, target, ones, {}, c.expr("input")));
+  std::vector<int> into;
+  int rank = 0;
+  for (std::size_t i = 0; i < source.shape.size(); ++i) into.push_back(std::find(gone.begin(), gone.end(), static_cast<int>(i)) == gone.end() ? rank++ : -1);
+  return c.d.wrap(c.d.merge(c.name, c.site, t, into, static_cast<std::size_t>(rank), c.expr("input")));
 }
 
 Value unsqueeze(Call& c) {
   TensorId t = c.tensor("input");
-  const model::Tensor source = c.d.tensor(t);
-  std::int64_t n = static_cast<std::int64_t>(source.shape.size()) + 1;
+  const std::int64_t n = static_cast<std::int64_t>(c.d.shape(t).size()) + 1;
   std::int64_t at = c.integer("dim", 0);
   if (at < 0) at += n;
   if (at < 0 || at >= n) c.in.raise("IndexError", "Dimension out of range (expected to be in range of [" + std::to_string(-n) + ", " + std::to_string(n - 1) + "], but got " + std::to_string(c.integer("dim", 0)) + ")", c.info.call);
-  Shape target = source.shape;
-  std::vector<char> ones = source.literal_one;
-  target.insert(target.begin() + at, 1);
-  ones.insert(ones.begin() + at, 1);
-  return c.d.wrap(c.d.reshape(c.name, c.site, t, target, ones, {}, c.expr("input")));
+  return c.d.wrap(c.d.insert_ones(c.name, c.site, t, {static_cast<std::size_t>(at)}, c.expr("input")));
 }
 
 Value permute(Call& c) {
@@ -259,12 +247,12 @@ Value repeat(Call& c) {
   Out wide{{}, source.dtype, {}};
   for (std::size_t i = 0; i < times.size(); ++i) {
     merged.push_back(padded[i] * times[i]);
-    bool plain = i < shift || padded[i] == 1;  // nothing there to keep: the repeats are the dimension
+    bool plain = i < shift || (padded[i] == 1 && source.literal_one[i - shift]);  // nothing there to keep: the repeats are the dimension
     if (times[i] != 1 || (i < shift)) {
       out_labels.push_back(b.label(times[i]));
       wide.shape.push_back(times[i]);
       wide.ones.push_back(0);
-      if (plain && padded[i] == 1) {
+      if (plain) {
         if (i >= shift) in_labels[i - shift] = -1;
         continue;
       }
@@ -348,11 +336,7 @@ Value stack(Call& c) {
   std::vector<Value> wide;
   for (std::size_t i = 0; i < items->size(); ++i) {
     TensorId t = c.d.id((*items)[i]);
-    Shape s = c.d.shape(t);
-    std::vector<char> ones = c.d.tensor(t).literal_one;
-    s.insert(s.begin() + static_cast<std::ptrdiff_t>(at), 1);
-    ones.insert(ones.begin() + static_cast<std::ptrdiff_t>(at), 1);
-    wide.push_back(c.d.wrap(c.d.reshape(c.name, c.site, t, s, ones, {}, exprs[i])));
+    wide.push_back(c.d.wrap(c.d.insert_ones(c.name, c.site, t, {at}, exprs[i])));
   }
   return c.d.wrap(concat_of(c, c.name, wide, static_cast<int>(at), std::vector<const program::Expr*>(wide.size(), nullptr)));
 }
@@ -365,15 +349,12 @@ Value stack_nd(Call& c) {
   std::size_t need = which == "hstack" ? 1 : which == "dstack" ? 3 : 2;
   for (Value& v : *items) {
     TensorId t = c.d.id(v);
-    Shape s = c.d.shape(t);
-    if (s.size() >= need) continue;
-    std::vector<char> ones = c.d.tensor(t).literal_one;
-    bool front = which == "vstack" || which == "row_stack";
-    while (s.size() < need) {
-      s.insert(front ? s.begin() : s.end(), 1);
-      ones.insert(front ? ones.begin() : ones.end(), 1);
-    }
-    v = c.d.wrap(c.d.reshape(c.name, c.site, t, s, ones));
+    const std::size_t have = c.d.shape(t).size();
+    if (have >= need) continue;
+    const bool front = which == "vstack" || which == "row_stack";
+    std::vector<int> into;
+    for (std::size_t i = 0; i < have; ++i) into.push_back(static_cast<int>(front ? need - have + i : i));
+    v = c.d.wrap(c.d.merge(c.name, c.site, t, into, need));
   }
   int dim = which == "vstack" || which == "row_stack" ? 0 : which == "dstack" ? 2 : which == "hstack" && rank <= 1 ? 0 : 1;
   return c.d.wrap(concat_of(c, c.name, *items, dim, std::vector<const program::Expr*>(items->size(), nullptr)));
@@ -458,11 +439,9 @@ Value unbind(Call& c) {
   std::vector<TensorId> parts = split_into(c, c.name, t, dim, Shape(static_cast<std::size_t>(s[at]), 1), {}, c.expr("input"));
   std::vector<TensorId> out;
   for (TensorId p : parts) {
-    Shape target = c.d.shape(p);
-    std::vector<char> ones = c.d.tensor(p).literal_one;
-    target.erase(target.begin() + dim);
-    ones.erase(ones.begin() + dim);
-    out.push_back(c.d.reshape(c.name, c.site, p, target, ones));
+    std::vector<int> into;
+    for (std::size_t i = 0; i < s.size(); ++i) into.push_back(i == at ? -1 : static_cast<int>(i - (i > at)));
+    out.push_back(c.d.merge(c.name, c.site, p, into, s.size() - 1));
   }
   return c.d.wrap(out);
 }
@@ -548,15 +527,12 @@ Value view_as_complex(Call& c) {
 Value atleast(Call& c) {
   TensorId t = c.tensor("input");
   std::size_t need = last_name(c.name) == "atleast_1d" ? 1 : last_name(c.name) == "atleast_2d" ? 2 : 3;
-  Shape s = c.d.shape(t);
-  std::vector<char> ones = c.d.tensor(t).literal_one;
-  if (s.size() >= need) return c.arg("input");
-  while (s.size() < need) {
-    bool front = s.size() < 2;
-    s.insert(front ? s.begin() : s.end(), 1);
-    ones.insert(front ? ones.begin() : ones.end(), 1);
-  }
-  return c.d.wrap(c.d.reshape(c.name, c.site, t, s, ones));
+  const std::size_t have = c.d.shape(t).size();
+  if (have >= need) return c.arg("input");
+  // One dimension of two or three: the second; two of three: the first two.
+  std::vector<int> into;
+  for (std::size_t i = 0; i < have; ++i) into.push_back(static_cast<int>(have == 1 ? 1 : i));
+  return c.d.wrap(c.d.merge(c.name, c.site, t, into, need));
 }
 
 Value as_strided(Call& c) {

@@ -1,8 +1,7 @@
-// Stages of whole models: the preference among near-optimal cuts, ties, warnings, growth with depth.
+// Stages of whole models: the preference among near-optimal cuts, ties, warnings.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
-#include <chrono>
 
 #include "builder.h"
 #include "pipeline/pipeline.h"
@@ -59,22 +58,6 @@ void transformer(TraceBuilder& b, int depth, bool tied_head) {
   TensorId y = -1;
   b.statement([&] { b.call(head, [&] { y = b.op({x, w}, {2, 16, 100}, 150); }, true); });
   b.output({y});
-}
-
-double seconds(int depth, int& places) {
-  TraceBuilder b;
-  transformer(b, depth, false);
-  Options o;
-  o.stages = 8;
-  double best = 1e9;
-  for (int i = 0; i < 3; ++i) {
-    const auto t0 = std::chrono::steady_clock::now();
-    const Partition p = partition(b.t, o);
-    best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - t0).count());
-    places = p.legal_cuts;
-    REQUIRE(p.error.empty());
-  }
-  return best;
 }
 
 }  // namespace
@@ -198,12 +181,4 @@ TEST_CASE("an indivisible layer is named, and batch norms in training mode") {
   CHECK(p.warnings[1].find("bn") != std::string::npos);
   o.stages = 1;
   CHECK(partition(b.t, o).warnings.empty());
-}
-
-TEST_CASE("time grows linearly with depth") {
-  int few = 0, many = 0;
-  const double a = seconds(12, few), b = seconds(96, many);
-  INFO(few << " places in " << a << " s, " << many << " places in " << b << " s");
-  CHECK(many > 7 * few);
-  CHECK(b < 16 * a + 0.05);  // 8 × the depth; a quadratic method takes 64 × as long
 }

@@ -89,10 +89,11 @@ def _layout(tensors):
 
 
 def _packed_views(like, device):
-    """One buffer for the integer and tensors like these: (buffer, view of the integer, views)."""
+    """One buffer for the integer and tensors like these: (buffer, view of the integer, views). Each view has a version counter of its
+    own (`.data`): a stage that changes one tensor in place has not changed the others, which autograd may have saved."""
     places, length = _layout(like)
     whole = torch.empty(length, dtype=torch.uint8, device=device)
-    return whole, whole[:8].view(torch.int64), [whole[a:a + n].view(t.dtype).view(t.shape) for (a, n), t in zip(places, like)]
+    return whole, whole[:8].view(torch.int64), [whole[a:a + n].view(t.dtype).view(t.shape).data for (a, n), t in zip(places, like)]
 
 
 def _unwire(t, dtype):

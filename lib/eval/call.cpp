@@ -160,7 +160,12 @@ Value In::Impl::call_function(FunctionObj* f, CallInfo& info) {
   struct End { In& in; model::FrameId id; ~End() { in.trace.frames[static_cast<std::size_t>(id)].end = in.tick(); } } end{in, fr.id};
   enter(fr);
   Flow flow = exec_block(f->def->body, env);
-  return flow == Flow::Return ? ret : Value::none();
+  const Value result = flow == Flow::Return ? ret : Value::none();
+  if (fr.builtin) return result;
+  for (const auto& [id, value] : fr.came_back)
+    if (in.identical(result, value)) in.trace.frames[static_cast<std::size_t>(fr.id)].hands_back = id;
+  if (caller && !caller->builtin && caller->function && !caller->function->owner && result.is_object()) caller->came_back.emplace_back(fr.id, result);
+  return result;
 }
 
 // ---- generators -------------------------------------------------------------------------------------------------------

@@ -106,6 +106,7 @@ struct ActiveFrame {
   model::ModuleId self = -1;
   bool builtin = false;
   Value handling;                   ///< exception being handled (bare raise)
+  std::vector<std::pair<model::FrameId, Value>> came_back;  ///< results of the user's functions that a plain function called
   std::string name;                 ///< for tracebacks
 };
 

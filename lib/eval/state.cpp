@@ -78,7 +78,7 @@ void In::Impl::contents_written(const Stmt* s, Env* env) {
 void In::state_written(Obj* owner, std::string_view name) {
   if (init_phase && !at_top_level && frame() && frame()->function && !frame()->builtin && (owner->kind == Kind::Class || owner->kind == Kind::Module) && name.substr(0, 2) != "__")
     trace.constructors.push_back({std::string(name), here(), tick(), 0});
-  if (!init_phase) impl_->change(owner, name);
+  if (!init_phase && !at_top_level) impl_->change(owner, name);   // a module that is imported late is the same whenever it is
 }
 
 void In::Impl::change(Obj* owner, std::string_view name) {

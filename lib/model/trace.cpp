@@ -1,5 +1,6 @@
 #include "model/trace.h"
 
+#include <algorithm>
 #include <array>
 
 namespace shardwright::model {
@@ -65,6 +66,33 @@ std::int64_t numel(const Tensor& t) {
   std::int64_t n = 1;
   for (std::int64_t d : t.shape) n *= d;
   return n;
+}
+
+void fold_wrappers(Trace& t) {
+  if (t.wrapping.empty()) return;
+  std::vector<Clock> clocks;
+  for (const Op& op : t.ops) clocks.push_back(op.clock);
+  auto computes = [&](Clock from, Clock to) {
+    const auto at = std::lower_bound(clocks.begin(), clocks.end(), from);
+    return at != clocks.end() && *at < to;
+  };
+  for (Frame& method : t.frames) {
+    if (!method.function || !method.function->owner || method.init || method.builtin) continue;
+    const auto& decorators = method.function->decorators;
+    if (std::none_of(decorators.begin(), decorators.end(), [&](const auto* d) { return t.wrapping.count(d) > 0; })) continue;
+    FrameId inside = method.id;
+    while (method.parent >= 0) {
+      const Frame& around = t.frame(method.parent);
+      const Frame& call = t.frame(inside);
+      if (around.builtin || around.init || !around.function || around.function->owner || around.hands_back != inside || computes(around.begin, call.begin) || computes(call.end, around.end)) break;
+      inside = around.id;
+      method.parent = around.parent;
+      method.call = around.call;
+      method.step = around.step;
+      method.iters = around.iters;
+      method.via_partial = around.via_partial;
+    }
+  }
 }
 
 }  // namespace shardwright::model

@@ -162,6 +162,7 @@ struct Frame {
   const program::Expr* call = nullptr;   ///< the Call expression in the parent's code; nullptr for the root
   StepId step = -1;                      ///< the parent's step
   IterPath iters;                        ///< loops of the parent's function around the call (comprehensions included)
+  FrameId hands_back = -1;               ///< the call whose result it returned, the very same object
   bool via_partial = false;              ///< the callee's value was a functools.partial (or otherwise wrapped) function
   bool builtin = false;                  ///< code of rules/layers (torch.nn as described by us): nothing there is edited or cut
   bool init = false;                     ///< while building the model (before forward)
@@ -329,6 +330,10 @@ struct Trace {
 /// All names (FQNs) under which parameters/buffers are registered, in PyTorch's order (`named_parameters(remove_duplicate=False)`).
 struct NamedTensor { std::string fqn; ModuleId module = -1; ParamRef ref; };
 std::vector<NamedTensor> named_tensors(const Trace&, bool buffers = true);
+
+/// A decorator's function around a method that computes nothing and returns what the method returns is transparent: the method's frame
+/// becomes a call of whoever called the decorated method. (Its arguments may differ from those written there.)
+void fold_wrappers(Trace&);
 
 /// Every tensor inside a Binding, depth first.
 std::vector<TensorId> tensors_of(const Binding&);

@@ -173,15 +173,21 @@ std::optional<std::string> Resolver::rebuild(std::size_t l, const std::string& b
     }
     case Binding::Mapping: {
       std::vector<std::string> items;
+      // A class of the user's that is a dict as well is made by its constructor, as dataclasses are.
+      const bool plain_dict = v.text == "dict" || v.text == "OrderedDict";
+      if (!plain_dict && (!names_class(l, v.text) || !v.keys.empty())) {
+        fail("variable `" + base + "` holds a " + v.text + ", which cannot be made again in " + c_.trace.frame(frame(l)).function->name);
+        return std::nullopt;
+      }
       for (std::size_t i = 0; i < v.items.size(); ++i) {
         const auto& [key, x] = v.items[i];
         const std::string written = v.keys.empty() ? python_string(key) : v.keys[i];
         if (written.empty()) return std::nullopt;
         auto y = rebuild(l, base, is_identifier(key) ? base + "_" + key : stem, fmt::format("{}[{}]", produce, written), x, n);
         if (!y) return std::nullopt;
-        items.push_back(written + ": " + *y);
+        items.push_back(plain_dict ? written + ": " + *y : key + "=" + *y);
       }
-      return fmt::format("{{{}}}", fmt::join(items, ", "));
+      return plain_dict ? fmt::format("{{{}}}", fmt::join(items, ", ")) : fmt::format("{}({})", v.text, fmt::join(items, ", "));
     }
     case Binding::Object: return object(l, base, produce, v, n);
     default: return plain(l, v);

@@ -63,26 +63,13 @@ struct StageSlicer::Impl {
     return "the cut at " + context.sources.describe(context.trace.step(cut.path.back().step).stmt->range);
   }
 
-  /// Do the functions that a decorator put around a method do nothing but call it with what they are given and return what it returns?
-  bool hands_through(const model::Frame& method) const {
-    const auto& t = context.trace;
-    for (FrameId id = method.parent; id >= 0; id = t.frame(id).parent) {
-      const auto& f = t.frame(id);
-      if (f.builtin) continue;
-      if (f.self >= 0 || !f.function || f.function->owner) return true;   // who calls the decorated method
-      const Expr* call = nullptr;
-      for (const Stmt* s : f.function->body)
-        if (s->kind == StmtKind::Return && f.function->body.size() == 1 && s->value && s->value->kind == ExprKind::Call) call = s->value;
-      if (!call || call->args.size() != f.function->parameters.size()) return false;
-      for (std::size_t i = 0; i < call->args.size(); ++i) {
-        const auto& p = f.function->parameters[i];
-        const auto& a = call->args[i];
-        if (!a.keyword.empty() || a.value->kind != ExprKind::Name || a.value->text != p.name || a.star != (p.kind == program::Parameter::VarArgs) ||
-            a.double_star != (p.kind == program::Parameter::VarKeywords))
-          return false;
-      }
-    }
-    return true;
+  /// Does something that a decorator put around a method do more than hand it on? (model::fold_wrappers took away those that do not.)
+  bool wrapped(const model::Frame& method) const {
+    FrameId p = method.parent;
+    while (p >= 0 && context.trace.frame(p).builtin) p = context.trace.frame(p).parent;
+    if (p < 0) return false;
+    const auto& caller = context.trace.frame(p);
+    return caller.self < 0 && caller.function && !caller.function->owner;
   }
 
   /// A module that is held in part must come from a constructor call of its own; a method that is divided must not run a
@@ -92,7 +79,7 @@ struct StageSlicer::Impl {
     for (const Boundary& b : v.levels) {
       const auto& f = t.frame(b.frame);
       for (const Expr* d : f.function ? f.function->decorators : std::vector<Expr*>{})
-        if (t.wrapping.count(d) && !hands_through(f)) return "`" + f.function->name + "` runs inside the decorator `" + std::string(context.sources.text(d->range)) + "`, which would run for each part";
+        if (t.wrapping.count(d) && wrapped(f)) return "`" + f.function->name + "` runs inside the decorator `" + std::string(context.sources.text(d->range)) + "`, which would run for each part";
       for (ModuleId m = f.self; m >= 0; m = t.module(m).parent) {
         const auto& mod = t.module(m);
         if (mod.builtin) continue;

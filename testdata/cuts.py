@@ -135,6 +135,22 @@ def through(function):
     return inner
 
 
+def with_defaults(**defaults):
+    """Adds arguments, looks after the call and hands the result back."""
+    def decorate(function):
+        @functools.wraps(function)
+        def inner(self, *args, **kwargs):
+            for name, value in defaults.items():
+                kwargs.setdefault(name, value)
+            try:
+                out = function(self, *args, **kwargs)
+            finally:
+                self.calls = getattr(self, "calls", 0)
+            return out
+        return inner
+    return decorate
+
+
 class Masked(nn.Module):
     def __init__(self, width):
         super().__init__()
@@ -150,7 +166,11 @@ class Inner(nn.Module):
         self.words = nn.Embedding(config.words, config.width)
         self.blocks = nn.ModuleList([Masked(config.width) for _ in range(config.depth)])
 
-    def forward(self, ids, mask, scale=1.0):
+    @through
+    @with_defaults(verbose=False)
+    def forward(self, ids, mask, scale=1.0, verbose=True):
+        if verbose:
+            print(ids.shape)
         x = self.words(ids)
         blocks = [functools.partial(block, mask=mask) for block in self.blocks]
         for block in blocks:

@@ -171,6 +171,9 @@ class Writer {
       for (const auto& p : fn_.parameters)
         if (std::find(f_.provided.defaults.begin(), f_.provided.defaults.end(), p.name) != f_.provided.defaults.end()) params.push_back(render_(p.range));
     }
+    // A decorator's function may add arguments that this part does not read.
+    const bool wrapped = std::any_of(fn_.decorators.begin(), fn_.decorators.end(), [&](const Expr* d) { return c_.trace.wrapping.count(d) > 0; });
+    if (wrapped && params.back().compare(0, 2, "**") != 0) params.push_back("**" + fresh_name(c_, f_.frame, "unread"));
     return fmt::format("def {}({}):", fn_.name, fmt::join(params, ", "));
   }
   std::string packed_name() const { return fresh_name(c_, f_.frame, "inputs"); }

@@ -95,6 +95,7 @@ class Domain final : public TensorHooks {
   std::shared_ptr<const rules::Database> rules;
   ClassObj* tensor_class = nullptr;
   ClassObj* parameter_class = nullptr;
+  ClassObj* buffer_class = nullptr;
   ClassObj* size_class = nullptr;
   ClassObj* dtype_class = nullptr;
   ClassObj* device_class = nullptr;

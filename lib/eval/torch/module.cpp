@@ -153,6 +153,20 @@ void set_in(Domain& d, InstanceObj* m, const char* which, const std::string& nam
   t->set(d.in, d.in.str(name), v);
 }
 
+void set_buffer(Domain& d, InstanceObj* m, const std::string& name, const Value& v, const Value& persistent) {
+  remove_everywhere(d, m, name);
+  table(d.in, m, "_buffers")->set(d.in, d.in.str(name), v);
+  if (!d.in.truth(persistent).value_or(true)) {
+    Value set = d.in.getattr_or(m, "_non_persistent");
+    if (!set.is(Kind::Dict)) {
+      set = d.in.dict();
+      d.in.plain_setattr(m, "_non_persistent", set);
+    }
+    set.as<DictObj>()->set(d.in, d.in.str(name), Value::boolean(true));
+  }
+  record_write(d, m, name, v, AttrWrite::Buffer);
+}
+
 Value module_setattr(Domain& d, CallInfo& info) {
   Interpreter& in = d.in;
   InstanceObj* m = instance(in, info.args.at(0));
@@ -166,6 +180,8 @@ Value module_setattr(Domain& d, CallInfo& info) {
   if (is_parameter(d, v)) {
     set_in(d, m, "_parameters", name, v);
     record_write(d, m, name, v, AttrWrite::Parameter);
+  } else if (v.is(Kind::Tensor) && v.obj()->cls == d.buffer_class) {
+    set_buffer(d, m, name, v, in.getattr_or(v, "persistent"));
   } else if (is_module(d, v)) {
     set_in(d, m, "_modules", name, v);
     record_write(d, m, name, v, AttrWrite::Child);
@@ -383,18 +399,7 @@ Value register_buffer(Domain& d, CallInfo& info) {
   static const Signature signature("register_buffer", "self, name, tensor, persistent=True");
   auto b = signature.bind(d.in, info);
   InstanceObj* m = instance(d.in, b[0]);
-  const std::string name = d.in.to_str(b[1]);
-  remove_everywhere(d, m, name);
-  table(d.in, m, "_buffers")->set(d.in, d.in.str(name), b[2]);
-  if (!d.in.truth(b[3]).value_or(true)) {
-    Value set = d.in.getattr_or(m, "_non_persistent");
-    if (!set.is(Kind::Dict)) {
-      set = d.in.dict();
-      d.in.plain_setattr(m, "_non_persistent", set);
-    }
-    set.as<DictObj>()->set(d.in, d.in.str(name), Value::boolean(true));
-  }
-  record_write(d, m, name, b[2], AttrWrite::Buffer);
+  set_buffer(d, m, d.in.to_str(b[1]), b[2], b[3]);
   if (!d.in.trace.attr_writes.empty() && d.in.trace.attr_writes.back().owner == m->module_id) {
     const program::Expr* e = b.expr(2);
     ActiveFrame* f = d.in.frame();

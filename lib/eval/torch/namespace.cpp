@@ -52,6 +52,7 @@ void define_types(Domain& d, Interpreter& in) {
   d.size_class = in.make_class("torch", "Size", {in.builtin_class("tuple")});
   d.tensor_class = in.make_class("torch", "Tensor");
   d.parameter_class = in.make_class("torch.nn.parameter", "Parameter", {d.tensor_class});
+  d.buffer_class = in.make_class("torch.nn.parameter", "Buffer", {d.tensor_class});
   for (int i = 0; i < 12; ++i) {
     DType t = static_cast<DType>(i);
     d.dtype_objects[t] = in.make<DTypeObj>(d.dtype_class, t);
@@ -107,6 +108,16 @@ void define_types(Domain& d, Interpreter& in) {
     return d.wrap(id, cls.is(Kind::Class) ? cls.as<ClassObj>() : d.parameter_class);
   });
   in.method(d.parameter_class, "__init__", [](Interpreter&, CallInfo&) { return Value::none(); });
+  // A tensor that becomes a buffer where it is set on a module.
+  in.method(d.buffer_class, "__new__", [&d](Interpreter& in, CallInfo& info) -> Value {
+    static const Signature signature("Buffer", "cls, data=None, *, persistent=True");
+    auto b = signature.bind(in, info);
+    if (!b[1].is(Kind::Tensor)) return b[1].is_unknown() ? b[1] : in.unknown("an empty Buffer", info.call);
+    Value v = d.wrap(d.id(b[1]), d.buffer_class);
+    in.plain_setattr(v.obj(), "persistent", b[2]);
+    return v;
+  });
+  in.method(d.buffer_class, "__init__", [](Interpreter&, CallInfo&) { return Value::none(); });
   for (const rules::OpRule* rule : d.rules->ops())
     for (const std::string& name : rule->names)
       if (name.starts_with("torch.Tensor.")) {
@@ -204,7 +215,10 @@ void register_namespace(Domain& d) {
   Interpreter& in = d.in;
   define_types(d, in);
   in.modules.native("torch", [&d](Interpreter&, ModuleObj& m) { fill_torch(d, m); });
-  in.modules.native("torch.nn.parameter", [&d](Interpreter&, ModuleObj& m) { m.env.vars.set("Parameter", d.parameter_class); });
+  in.modules.native("torch.nn.parameter", [&d](Interpreter&, ModuleObj& m) {
+    m.env.vars.set("Parameter", d.parameter_class);
+    m.env.vars.set("Buffer", d.buffer_class);
+  });
   // Operations, by the module they live in.
   std::unordered_map<std::string_view, std::vector<const std::string*>> modules;
   for (const rules::OpRule* rule : d.rules->ops())

@@ -223,6 +223,7 @@ class Collected(nn.Module):
         super().__init__()
         self.blocks = nn.ModuleList(Block(width) for _ in range(depth))
         self.head = nn.Linear(width, width)
+        self.weights = nn.Buffer(torch.arange(1.0, width + 1) / width, persistent=False)
 
     def forward(self, x):
         by_level, named, found = {}, {}, {"means": [], "count": 0}
@@ -233,4 +234,4 @@ class Collected(nn.Module):
                 named[f"level{i}"] = x * 0.5
             note(found, i, x)
         skip = by_level[0] + by_level[len(self.blocks) - 2]
-        return self.head(x + skip + sum(named.values())), torch.stack(found["means"]) * found["count"]
+        return self.head((x + skip + sum(named.values())) * self.weights), torch.stack(found["means"]) * found["count"]

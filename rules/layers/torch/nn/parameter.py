@@ -9,9 +9,5 @@ class UninitializedBuffer(torch.Tensor):
     pass
 
 
-def Buffer(data=None, *, persistent=True):
-    return data
-
-
 def is_lazy(x):
     return False

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "cxx/load.h"
+#include "driver/directives.h"
 #include "model/shape.h"
 #include "program/visit.h"
 #include "rules/target.h"
@@ -177,6 +178,12 @@ std::function<bool(const program::Module&)> copied_modules(const JobFile& file, 
   };
 }
 
+support::Expected<plan::Plan> read_plan(const PlanRequest& want, support::SourceManager& sm) {
+  auto text = support::read_file(want.plan_file);
+  if (!text) return text.error();
+  return plan::from_yaml(*text, want.plan_file, sm);
+}
+
 support::Expected<std::unique_ptr<Analysis>> trace_model(const ModelRequest& request, support::SourceManager& sm, const Progress& progress) {
   auto a = std::make_unique<Analysis>();
   auto file = load_job(request, sm);
@@ -246,33 +253,37 @@ support::Expected<bool> plan_again(Analysis& a, const ModelRequest& request, con
   sharding::Options so;
   so.tp = want.grid.tp;
   for (const auto& name : want.whole) so.kept_whole.emplace_back(name, "the source generated with it split did not pass its own check");
+  const Directives said_in_source = a.file.cxx ? Directives{} : directives(t, sm);
+  for (const auto& name : said_in_source.whole) so.kept_whole.emplace_back(name, "a comment in the source says so");
   so.objective = want.objective;
   so.device = want.device;
   for (const auto* l : a.rules->layers())
     if (!l->replace_with.empty()) so.copy_arguments.insert(l->name);
   plan::Plan pins;
   bool have_pins = false;
+  auto unfit = [&](support::Diagnostic d) {
+    d.message = want.plan_file + " does not fit this source: " + d.message + ". Make it again with `shardwright plan … -o " + want.plan_file + "`, or leave --plan out";
+    return d;
+  };
   if (!want.plan_file.empty()) {
-    auto text = support::read_file(want.plan_file);
-    if (!text) return text.error();
-    auto p = plan::from_yaml(*text, want.plan_file, sm);
+    auto p = read_plan(want, sm);
     if (!p) return p.error();
     pins = *p;
     have_pins = true;
+    if (const int stages = pins.grid.pp * pins.grid.virtual_stages; stages != want.grid.pp)
+      return support::failure(fmt::format("{} has {} stage{}, {} are asked for: leave --pp and --virtual-stages out, or make the plan again with `shardwright plan … -o {}`", want.plan_file, stages,
+                                          stages == 1 ? "" : "s", want.grid.pp, want.plan_file), {}, "plan");
+    pins.grid.tp = want.grid.tp;   // whether the axes are divisible by it is looked at below
     for (auto& name : plan::kept_whole(pins)) so.keep_replicated.push_back(name);
   }
 
-  CutLimits limits{want.no_cut, {}, {}};
+  CutLimits limits{want.no_cut, said_in_source.uncut, {}};
   for (int round = 0;; ++round) {
     progress("choosing what to split");
     if (have_pins && round == 0) a.sharding = sharding::place(t, so, plan::split_axes(pins));
     else a.sharding = sharding::analyse(t, so, other);
     if (have_pins && round == 0)
-      if (auto ok = plan::fits(pins, t, a.sharding); !ok) {
-        support::Diagnostic d = ok.error();
-        d.message = want.plan_file + " does not fit this source: " + d.message + ". Make it again with `shardwright plan … -o " + want.plan_file + "`, or leave --plan out";
-        return d;
-      }
+      if (auto ok = plan::fits(pins, t, a.sharding); !ok) return unfit(ok.error());
     a.edits = rewrite::tp_edits(t, a.sharding, sm, *a.rules, want.target, other);
 
     std::vector<rewrite::Refusal> refusals = a.edits.refusals;
@@ -280,6 +291,8 @@ support::Expected<bool> plan_again(Analysis& a, const ModelRequest& request, con
       progress("cutting into stages");
       pipeline::Options po;
       po.stages = want.grid.pp;
+      if (po.stages > 1 && !have_pins)
+        for (const auto& here : said_in_source.cuts) po.required.insert(po.required.end(), here.clocks.begin(), here.clocks.end());
       po.copy_parameters = po.stages == 2 || !want.target || want.target->stage_tied.empty();
       std::string why;
       a.slicer.reset();
@@ -289,7 +302,7 @@ support::Expected<bool> plan_again(Analysis& a, const ModelRequest& request, con
         for (auto s : a.sharding.states) po.varying.push_back(s == sharding::State::V || s == sharding::State::P);
         if (have_pins) {
           auto cuts = plan::cuts_of(pins, t, po);
-          if (!cuts) return cuts.error();
+          if (!cuts) return unfit(cuts.error());
           a.partition = pipeline::partition_at(t, po, *cuts);
           int cut = -1;
           why = unsummed(t, a.partition, want.target, cut);
@@ -303,6 +316,11 @@ support::Expected<bool> plan_again(Analysis& a, const ModelRequest& request, con
       }
       if (!a.partition.error.empty()) {
         support::Diagnostic d = support::failure(a.partition.error, {}, "stages");
+        if (!po.required.empty()) {
+          d.range = said_in_source.cuts.front().comment;
+          d.message = fmt::format("`cut-here`: {} (the comment{} in the source ask{} for {} cut{}; --pp says {} stages)", d.message, said_in_source.cuts.size() == 1 ? "" : "s",
+                                  said_in_source.cuts.size() == 1 ? "s" : "", po.required.size(), po.required.size() == 1 ? "" : "s", po.stages);
+        }
         for (std::size_t i = 0; i < a.refused_cuts.size() && i < 3; ++i) d.notes.push_back({{}, fmt::format("{} place{}: {}", a.refused_cuts[i].second, a.refused_cuts[i].second == 1 ? "" : "s", a.refused_cuts[i].first)});
         d.notes.insert(d.notes.end(), limits.why.begin(), limits.why.end());
         return d;
@@ -368,7 +386,8 @@ support::Expected<bool> plan_again(Analysis& a, const ModelRequest& request, con
   pi.objective = want.objective;
   pi.device = want.device;
   pi.grid.tp = want.grid.tp;
-  pi.grid.pp = want.grid.pp;
+  pi.grid.pp = want.grid.ranks();
+  pi.grid.virtual_stages = want.grid.virtual_stages;
   pi.grid.dp = want.grid.dp;
   pi.grid.micro_batches = want.micro_batches > 0 ? want.micro_batches : std::max(1, want.grid.pp);
   pi.grid.schedule = want.schedule;

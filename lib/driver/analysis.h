@@ -42,7 +42,7 @@ struct JobFile {
   emit::Grid grid;
   bool has_grid = false;
   int micro_batches = 0;                    ///< 0: not stated
-  std::string schedule = "1f1b", target = "runtime", out;
+  std::string schedule, target = "runtime", out;   ///< schedule: "" when it is not stated
   std::string prepare;                      ///< verify.prepare, absolute
   std::string train_script;                 ///< train.script, absolute
   std::vector<std::string> reinit;
@@ -60,8 +60,11 @@ support::Expected<bool> read_cxx(const ModelRequest&, JobFile&, support::SourceM
 /// Reads a job file or makes a job of MODEL and the options.
 support::Expected<JobFile> load_job(const ModelRequest&, support::SourceManager&);
 
+/// The runtime's schedules (runtime/python/shardwright/parallel/schedules.py).
+inline const std::vector<std::string> kSchedules = {"1f1b", "gpipe", "interleaved", "zb-h1", "zb-v"};
+
 struct PlanRequest {
-  emit::Grid grid;
+  emit::Grid grid;                          ///< pp: stages, all of them
   int micro_batches = 0;
   std::string schedule = "1f1b", objective = "split", device;
   std::string plan_file;                    ///< --plan FILE
@@ -69,6 +72,9 @@ struct PlanRequest {
   std::set<std::pair<model::Clock, pipeline::CutKind>> no_cut;   ///< cuts that may not be taken
   const rules::Target* target = nullptr;    ///< whose layers and conventions the text is written for; nullptr: our runtime's
 };
+
+/// The plan that --plan names; a text that is none, or a file that cannot be read, is an error.
+support::Expected<plan::Plan> read_plan(const PlanRequest&, support::SourceManager&);
 
 /// Called with what is being done, for a progress line.
 using Progress = std::function<void(const std::string&)>;

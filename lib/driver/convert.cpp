@@ -12,6 +12,7 @@
 #include "driver/write.h"
 #include "emit/cxx_package.h"
 #include "emit/tables.h"
+#include "eval/imports.h"
 #include "driver/version.h"
 #include "support/files.h"
 #include "rules/target.h"
@@ -20,6 +21,29 @@ namespace shardwright::driver {
 
 namespace fs = std::filesystem;
 using support::failure;
+
+namespace {
+
+/// The folder that `import utils` of a model given by its path speaks of, where generated code says that, too ("" where none does): the
+/// definitions that it names are copied, but a module as a whole is not.
+std::string imported_originals(const Analysis& a, const std::vector<emit::File>& files) {
+  if (!a.file.by_path) return "";
+  std::string top = fs::weakly_canonical(a.file.entry_dir).string();
+  for (char c : a.traced->entry_module)
+    if (c == '.') top = support::parent_path(top);
+  const std::string import = "import ";
+  for (const auto& f : files)
+    for (std::size_t at = 0; at < f.text.size(); at = std::min(f.text.find('\n', at), f.text.size() - 1) + 1) {
+      if (f.text.compare(at, import.size(), import) != 0) continue;
+      std::size_t end = at + import.size();
+      while (end < f.text.size() && (std::isalnum(static_cast<unsigned char>(f.text[end])) || f.text[end] == '_')) ++end;
+      const std::string module = support::join_path(top, f.text.substr(at + import.size(), end - at - import.size()));
+      if (support::is_file(module + ".py") || support::is_directory(module)) return top;
+    }
+  return "";
+}
+
+}  // namespace
 
 /// What models in C++ are written for: the runtime's C++ API.
 const char* const kCxxTarget = "libtorch";
@@ -70,7 +94,9 @@ support::Expected<ConvertOutcome> convert(const ConvertRequest& request, support
     }
     const bool splits = std::any_of(a.sharding.axes.begin(), a.sharding.axes.end(), [](const auto& x) { return x.chosen; });
     if (!splits && request.plan.grid.tp > 1 && request.plan.grid.pp == 1) {
-      support::Diagnostic d = failure(fmt::format("nothing in this model can be split over {} tensor-parallel ranks, and --pp is 1: there is nothing to generate", request.plan.grid.tp), {}, "fallback");
+      support::Diagnostic d = failure(fmt::format("nothing in this model can be split over {} tensor-parallel ranks, and --pp is 1: there is nothing to generate. `shardwright plan … --explain` says why for each part; --pp 2 cuts the model into stages",
+                                                  request.plan.grid.tp), {}, "fallback");
+      for (auto& n : eval::missing_imports(t)) d.notes.push_back(std::move(n));
       for (const auto& f : plan.fallbacks) d.notes.push_back({{}, f.where + ": " + f.reason});
       for (const auto& f : a.sharding.whole) d.notes.push_back({f.where, f.message});
       return d;
@@ -101,7 +127,11 @@ support::Expected<ConvertOutcome> convert(const ConvertRequest& request, support
   const bool generic = std::find(target->generic.begin(), target->generic.end(), class_name) != target->generic.end();
   std::string default_name = snake_case(generic ? a.traced->entry_module.substr(a.traced->entry_module.rfind('.') + 1) : class_name);
   emit::PackageInput in{*a.traced, a.file.job, a.sharding, a.partition, a.edits, a.specialized, sm, *a.traced->loader, request.name.empty() ? default_name : request.name,
-                        kVersion, request.model.spec, request.plan.grid, plan.grid.micro_batches, request.plan.schedule, copied_modules(a.file, sm), {}, "", {}, &*target, {}};
+                        kVersion, request.model.spec, request.plan.grid, plan.grid.micro_batches, request.plan.schedule, copied_modules(a.file, sm), {}, "", "", {}, &*target, {}, ""};
+  in.recompute = request.recompute == "none" ? "" : request.recompute;
+  if (in.in_place() && (!in.recompute.empty() || in.grid.virtual_stages > 1))
+    return failure("--" + std::string(in.recompute.empty() ? "virtual-stages" : "recompute") + " is for target runtime: what target '" + target->name + "' generates takes the arguments of its own trainer (" +
+                       (in.recompute.empty() ? "--num-layers-per-virtual-pipeline-stage" : "--recompute-granularity") + "), leave it out", {}, "usage");
   Retreat retreat;
   Recheck check;
   for (;;) {
@@ -125,6 +155,8 @@ support::Expected<ConvertOutcome> convert(const ConvertRequest& request, support
     auto package = emit::package_files(in);
     if (!package) return package.error();
     out.files = std::move(*package);
+    in.originals = imported_originals(a, out.files);
+    if (!in.originals.empty()) in.search_path.push_back(seen_from_out(in.originals));
 
     progress("checking what was generated");
     auto checked = recheck(a, in, out.files, request.plan.grid, sm);

@@ -10,6 +10,7 @@ struct ConvertRequest {
   std::string out;                          ///< directory
   std::string name;                         ///< --name; default: snake case of the class
   std::string target;                       ///< rules/targets; "": the job's, else runtime
+  std::string recompute;                    ///< --recompute: full, selective; "" or none: no recomputation
   std::string train_script;                 ///< the user's own training script
   bool diff = false, force = false, strict = false;
   bool update = false;                      ///< merge what was changed by hand with what is generated now

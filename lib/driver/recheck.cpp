@@ -136,6 +136,7 @@ support::Expected<Recheck> check_in(const TemporaryFolder& folder, const Analysi
     job.model = (in.in_place() ? in.layout.init.module : in.name + "_parallel") + ":build_stage";
     job.python_path = a.file.job.python_path;
     job.python_path.insert(job.python_path.begin(), folder.path.string());
+    if (!in.originals.empty()) job.python_path.push_back(in.originals);
     if (const program::Module* entry = in.in_place() ? in.loader.load(in.traced.entry_module) : nullptr; entry && entry->file >= 0) {
       // An entry given by its file: its package's root.
       fs::path root = fs::absolute(sm.file(entry->file).path).parent_path();

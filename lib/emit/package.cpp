@@ -185,6 +185,7 @@ support::Expected<std::vector<File>> package_files(const PackageInput& in) {
   d.set("model", root(in).type.substr(root(in).type.rfind('.') + 1));
   d.set("stages", std::to_string(in.grid.pp));
   d.set("plural", in.grid.pp == 1 ? "" : "s");
+  d.set("schedule", in.schedule);
   d.set("imports", list_of(imports));
   d.set("setup", in.job.setup.empty() ? "" : "\n" + in.job.setup);
   d.set("classes", classes);
@@ -215,13 +216,15 @@ support::Expected<std::vector<File>> package_files(const PackageInput& in) {
 support::Expected<std::vector<File>> directory_files(const PackageInput& in) {
   const auto& t = in.traced.trace;
   data d;
-  const int world = in.grid.tp * in.grid.pp * in.grid.dp;
+  const int world = in.grid.tp * in.grid.ranks() * in.grid.dp;
   d.set("model", root(in).type.substr(root(in).type.rfind('.') + 1));
   d.set("spec", in.spec);
   d.set("version", in.version);
   d.set("package", in.name + "_parallel");
   d.set("tp", std::to_string(in.grid.tp));
-  d.set("pp", std::to_string(in.grid.pp));
+  d.set("pp", std::to_string(in.grid.ranks()));
+  d.set("virtual_stages", in.grid.virtual_stages > 1 ? data{"count", std::to_string(in.grid.virtual_stages)} : data{data::type::bool_false});
+  d.set("recompute", in.recompute.empty() ? data{data::type::bool_false} : data{"granularity", in.recompute});
   d.set("dp", std::to_string(in.grid.dp));
   d.set("world", std::to_string(world));
   d.set("micro_batches", std::to_string(in.micro_batches));

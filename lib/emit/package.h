@@ -11,7 +11,11 @@
 
 namespace shardwright::emit {
 
-struct Grid { int tp = 1, pp = 1, dp = 1; };
+/// `pp` counts stages; a pipeline rank holds `virtual_stages` of them.
+struct Grid {
+  int tp = 1, pp = 1, dp = 1, virtual_stages = 1;
+  int ranks() const { return pp / virtual_stages; }
+};
 
 /// Where files go when they lie beside the originals (targets with `names`).
 struct Layout {
@@ -39,10 +43,12 @@ struct PackageInput {
   std::string schedule = "1f1b";
   std::function<bool(const program::Module&)> copied;
   std::vector<std::string> search_path;     ///< python_path as seen from the output directory
+  std::string originals;                    ///< absolute folder of modules that the generated code imports as the original does (`import utils`); "": none
   std::string prepare;                      ///< script to run before the original is imported, seen from the output directory
   std::vector<std::string> fallbacks;       ///< for the README
   const rules::Target* target = nullptr;
   Layout layout;                            ///< of targets that write beside the originals
+  std::string recompute;                    ///< "full", "selective"; "": the training script's default
   bool in_place() const;
 };
 

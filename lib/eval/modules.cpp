@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "eval/impl.h"
+#include "eval/source.h"
 #include "python/resolve.h"
 
 namespace shardwright::eval {
@@ -335,7 +336,16 @@ void In::Impl::exec_import(const Stmt* s, Env* env) {
       Value e = in.call(in.builtin_class(module ? "ModuleNotFoundError" : "ImportError"), {in.str(text)});
       in.raise_value(e, r);
     }
-    return in.unknown(module ? "module '" + what + "' is not found" : what, r);
+    if (!module) return in.unknown(what, r);
+    auto* files = dynamic_cast<PythonSource*>(&in.loader);
+    const std::string why = files ? files->unreadable(what) : "";
+    return in.unknown("module '" + what + "' " + (why.empty() ? "is not found" : "is not read: " + why), r);
+  };
+  // A name that is being defined while its module is imported by what it needs: Python says "partially initialized module".
+  auto being_made = [&](ModuleObj* m, const std::string& name) {
+    if (!m->demand) return false;
+    const auto it = m->demand->by_name.find(name);
+    return it != m->demand->by_name.end() && std::any_of(it->second.begin(), it->second.end(), [&](std::size_t u) { return m->demand->units[u].state == ModuleObj::Demand::Unit::Running; });
   };
   if (s->kind == StmtKind::Import) {
     for (const auto& i : s->imports) {
@@ -364,7 +374,11 @@ void In::Impl::exec_import(const Stmt* s, Env* env) {
     if (!v.set())
       if (ModuleObj* sub = in.import(base + "." + i.name)) v = sub;
     if (v.is(Kind::Module) && import_guard && import_fails(v.as<ModuleObj>())) v = missing(v.as<ModuleObj>()->name, true, where(i));
-    if (!v.set()) v = missing((m->source && !m->builtin ? "cannot import name '" + i.name + "' from '" : "not described: '" + i.name + "' of '") + shown + "'", false, where(i));
+    if (!v.set()) {
+      std::string why = (m->source && !m->builtin ? "cannot import name '" + i.name + "' from '" : "not described: '" + i.name + "' of '") + shown + "'";
+      if (being_made(m, i.name)) why += " (a circular import: '" + i.name + "' is defined with the help of what '" + here->name + "' imports it for)";
+      v = missing(why, false, where(i));
+    }
     store(name, v, env);
   }
 }

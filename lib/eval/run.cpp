@@ -2,14 +2,17 @@
 #include "eval/run.h"
 
 #include <algorithm>
+#include <set>
 
 #include "eval/coroutine.h"
 #include "eval/impl.h"
+#include "eval/imports.h"
 #include "eval/source.h"
 #include "eval/torch_link.h"
 #include "program/visit.h"
 #include "support/edits.h"
 #include "support/files.h"
+#include "support/yaml.h"
 
 namespace shardwright::eval {
 
@@ -35,6 +38,26 @@ Diagnostic from_error(Interpreter& in, const PyError& e) {
 }
 
 struct Failed { Diagnostic d; };
+
+/// The part of a reason that speaks of an import ("call of …: module 'x' is not found"); "" when none does.
+std::string import_problem(const std::string& why) {
+  std::size_t at = why.find("module '");
+  if (at != std::string::npos && why.find("is not found", at) == std::string::npos && why.find("is not read", at) == std::string::npos) at = std::string::npos;
+  if (at == std::string::npos) at = why.find("cannot import name '");
+  return at == std::string::npos ? "" : why.substr(at);
+}
+
+const char* way_out(const std::string& problem) {
+  if (problem.find("circular import") != std::string::npos) return "move one of the two imports into the function that needs it, or what both need into a third module";
+  return problem.find("is not read") != std::string::npos ? "put Python source there" : "give its folder with --python-path, or install it";
+}
+
+/// What the user's code cannot get past: a base class that is not there.
+std::string missing_base(const ClassObj* cls) {
+  if (!cls || !cls->unknown_base.is_unknown()) return "";
+  const std::string problem = import_problem(cls->unknown_base.as<UnknownObj>()->why);
+  return problem.empty() ? "" : "'" + cls->name + "' cannot be built: a class that it derives from is missing: " + problem + "; " + way_out(problem);
+}
 
 /// Modules at given files, and the packages above those that are nowhere else.
 void place_modules(python::Resolver& resolver, const std::vector<std::pair<std::string, std::string>>& modules) {
@@ -86,8 +109,11 @@ class Runner {
       if (ModuleObj* m = in_.import(dotted)) env_.vars.set(name, m);
     }
     Value cls = in_.module_attr(entry, class_name_);
-    if (!cls.set()) throw Failed{failure("module '" + entry->name + "' has no class '" + class_name_ + "'" + classes_of(entry), {}, "input")};
-    if (cls.is_unknown()) throw Failed{failure("'" + class_name_ + "' cannot be followed: " + cls.as<UnknownObj>()->why, cls.as<UnknownObj>()->where, "input")};
+    if (!cls.set()) throw Failed{failure("module '" + entry->name + "'" + file_of(entry) + " has no class '" + class_name_ + "'" + classes_of(entry), {}, "input")};
+    if (cls.is_unknown()) {
+      const std::string why = cls.as<UnknownObj>()->why, problem = import_problem(why);
+      throw Failed{failure("'" + class_name_ + "' cannot be followed: " + (problem.empty() ? why : problem + "; " + way_out(problem)), cls.as<UnknownObj>()->where, "input")};
+    }
     if (cls.is(Kind::Class)) out_.root_class = cls.as<ClassObj>();
     if (!job_.setup.empty()) {
       const program::Module* code = parse("<setup>", job_.setup);
@@ -95,8 +121,11 @@ class Runner {
     }
     Value model = build(cls);
     if (model.is_unknown()) throw Failed{failure("the model could not be built: " + model.as<UnknownObj>()->why, model.as<UnknownObj>()->where, "input")};
-    if (!model.is(Kind::Instance) || model.as<InstanceObj>()->module_id < 0)
-      throw Failed{failure("'" + class_name_ + "' is not an nn.Module: building it gives " + in_.type_of(model)->qualified() + "; expected a class derived from torch.nn.Module", out_.root_class && out_.root_class->def ? out_.root_class->def->range : Range{}, "input")};
+    const Range class_at = out_.root_class && out_.root_class->def ? out_.root_class->def->range : Range{};
+    if (!model.is(Kind::Instance) || model.as<InstanceObj>()->module_id < 0) {
+      if (const std::string why = missing_base(out_.root_class); !why.empty()) throw Failed{failure(why, class_at, "input")};
+      throw Failed{failure("'" + class_name_ + "' is not an nn.Module: building it gives " + in_.type_of(model)->qualified() + "; expected a class derived from torch.nn.Module" + classes_of(entry), class_at, "input")};
+    }
     out_.root_class = in_.type_of(model);
     finish_model(in_, model, job_.train);
     in_.init_phase = false;
@@ -113,7 +142,7 @@ class Runner {
     std::string name = where;
     if (where.find('/') != std::string::npos || (where.size() > 3 && where.compare(where.size() - 3, 3, ".py") == 0)) {
       auto m = src_.loader().load_file(where);
-      if (!m) throw Failed{m.error()};
+      if (!m) throw Failed{failure(m.error().message + "; expected a Python file that defines " + class_name_, {}, "input")};
       name = (*m)->name;
     }
     ModuleObj* m = in_.import(name);
@@ -127,13 +156,20 @@ class Runner {
     return m;
   }
 
+  std::string file_of(const ModuleObj* m) const { return m->source && m->source->file >= 0 ? " (" + sm_.file(m->source->file).path + ")" : ""; }
+
   std::string classes_of(ModuleObj* m) {
     std::string out;
-    int n = 0;
+    std::vector<std::string> all;
     if (m->source)
       for (const Stmt* s : m->source->body)
-        if (s->kind == StmtKind::ClassDef && ++n <= 12) out += (out.empty() ? "; it defines " : ", ") + s->class_def->name;
-    return out.empty() ? "; it defines no class" : out;
+        if (s->kind == StmtKind::ClassDef) {
+          all.push_back(s->class_def->name);
+          if (all.size() <= 12) out += (out.empty() ? "; the file defines " : ", ") + s->class_def->name;
+        }
+    if (all.size() > 12) out += ", …";
+    const auto near = support::yaml::nearest(class_name_, all);
+    return out.empty() ? "; the file defines no class" : out + (near && *near != class_name_ ? " (did you mean " + *near + "?)" : "");
   }
 
   const program::Module* parse(const std::string& what, const std::string& text) {
@@ -281,6 +317,7 @@ class Runner {
     out_.trace.forward_begin = in_.tick();
     Value result = job_.call.empty() ? in_.call(model, info) : expression("call", job_.call);
     in_.forward_over();
+    if (result.is_unknown()) in_.note_incomplete(result.as<UnknownObj>()->where, "the result is not followed: " + result.as<UnknownObj>()->why);
     out_.trace.output = in_.bind_summary(result, 6);
     note_lost(result);
     model::ModuleId root = model.as<InstanceObj>()->module_id;
@@ -308,6 +345,17 @@ class Runner {
 };
 
 }  // namespace
+
+std::vector<support::Note> missing_imports(const model::Trace& t) {
+  std::vector<support::Note> out;
+  std::set<std::string> said;
+  for (const auto& i : t.incomplete) {
+    const std::string problem = import_problem(i.why);
+    if (!problem.empty() && said.insert(problem).second) out.push_back({i.range, problem + ", but the model uses it here: this part is not followed and stays as it is; " + way_out(problem)});
+    if (i.why == "syntax error") out.push_back({i.range, "syntax error in a file that the model imports: `python3 -m py_compile` has to accept it; what stands here is not followed"});
+  }
+  return out;
+}
 
 Expected<std::unique_ptr<Traced>> trace(const Job& job, const Options& options, support::SourceManager& sm) {
   auto out = std::make_unique<Traced>();
@@ -337,7 +385,11 @@ Expected<std::unique_ptr<Traced>> trace(const Job& job, const Options& options, 
     }
   }, 512u << 20);
   co.resume();
-  if (error) return *error;
+  if (error) {
+    for (auto& n : missing_imports(out->trace))   // more often than not the reason
+      if (n.range != error->range && error->message.find(n.message.substr(0, n.message.find(", but the model"))) == std::string::npos) error->notes.push_back(std::move(n));
+    return *error;
+  }
   return out;
 }
 

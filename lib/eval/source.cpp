@@ -60,6 +60,13 @@ const std::unordered_set<std::string>& PythonSource::words(const std::string& do
   return out;
 }
 
+std::string PythonSource::unreadable(const std::string& dotted) {
+  const python::ModuleLocation at = loader_.locate(dotted);
+  if (at.kind != python::ModuleLocation::Source) return "";
+  const auto text = files_.read(at.path);
+  return text ? "" : text.error().message;
+}
+
 bool PythonSource::mentions(const std::string& dotted, std::string_view word) {
   std::string w(word);
   if (!w.empty() && w[0] == '"') w.front() = w.back() = '\'';

@@ -19,6 +19,8 @@ class PythonSource final : public ModuleSource {
   const program::Module* load(const std::string& dotted) override { return loader_.load(dotted); }
   const program::Module* parse(const std::string& dotted, const std::string& path, std::string_view text) override;
   bool mentions(const std::string& dotted, std::string_view word) override;
+  /// Why the file of a module that load() did not give could not be read; "" when there is no such file.
+  std::string unreadable(const std::string& dotted);
   python::Loader& loader() { return loader_; }
 
  private:

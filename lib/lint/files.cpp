@@ -63,9 +63,12 @@ const python::FileSystem& disk() {
 support::Expected<std::vector<std::string>> python_files(const std::vector<std::string>& paths, const python::FileSystem& files) {
   std::vector<std::string> out;
   for (const auto& path : paths) {
-    if (files.is_directory(path)) search(path, ".py", out);
-    else if (files.is_file(path)) out.push_back(path);
-    else return support::failure("'" + path + "': there is no such file or folder", {}, "input");
+    if (files.is_directory(path)) {
+      std::error_code ec;
+      if (fs::directory_iterator it(path, ec); ec) return support::failure("cannot list '" + path + "': " + ec.message() + "; a folder that can be read is expected", {}, "input");
+      search(path, ".py", out);
+    } else if (files.is_file(path)) out.push_back(path);
+    else return support::failure("'" + path + "': there is no such file or folder; expected Python files, or folders that hold some", {}, "input");
   }
   // "a/b.py" and "./a/b.py" are one file: the first spelling stays.
   std::set<std::string> seen;

@@ -8,6 +8,7 @@
 #include "lint/findings.h"
 #include "lint/scripts.h"
 #include "lint/session.h"
+#include "python/parse.h"
 #include "lint/trees.h"
 #include "support/files.h"
 #include "support/parallel.h"
@@ -17,7 +18,7 @@ namespace shardwright::lint {
 namespace {
 
 /// What a look at a file's text says of it, before anything is parsed.
-enum class Look : char { Nothing, Parallel, Styles };
+enum class Look : char { Nothing, Parallel, Styles, Unread };
 
 std::vector<Look> look(const std::vector<std::string>& paths, const python::FileSystem& files) {
   std::vector<Look> out(paths.size(), Look::Nothing);
@@ -26,7 +27,7 @@ std::vector<Look> look(const std::vector<std::string>& paths, const python::File
   support::parallel(pieces, support::workers_for(pieces), [&](std::size_t piece, std::size_t) {
     for (std::size_t i = piece * kPiece; i < std::min(paths.size(), (piece + 1) * kPiece); ++i) {
       auto text = files.read(paths[i]);
-      if (!text) continue;
+      if (!text) { out[i] = Look::Unread; continue; }
       if (worth_reading(*text)) out[i] = Look::Parallel;
       else if (text->find("style=") != std::string::npos) out[i] = Look::Styles;
     }
@@ -153,6 +154,32 @@ class Moved {
   std::map<support::FileId, support::FileId> files_;
 };
 
+/// Files that cannot be read, and those that were named and are no Python although nothing else in them is of interest: in folders,
+/// parsing what names no parallel library would be most of the time.
+support::Expected<std::vector<support::Diagnostic>> unreadable(const Request& request, const std::vector<std::string>& paths, const std::vector<Look>& looks, const python::FileSystem& files,
+                                                               support::SourceManager& sources) {
+  std::vector<support::Diagnostic> out;
+  const std::set<std::string> named(request.paths.begin(), request.paths.end());
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    const bool asked_for = named.count(paths[i]) > 0;
+    if (looks[i] == Look::Parallel || (looks[i] != Look::Unread && !asked_for)) continue;
+    auto text = files.read(paths[i]);
+    if (!text && asked_for) return text.error();
+    const auto file = sources.add(paths[i], text ? *text : "");
+    if (!text) {
+      support::Diagnostic d = text.error();
+      d.code = "SW901";
+      d.range = {file, 0, 0};
+      out.push_back(std::move(d));
+      continue;
+    }
+    program::Arena arena;
+    support::Diagnostics ignored;
+    if (const auto* m = python::parse(sources, file, arena, ignored); !m->syntax_errors.empty()) run_file_checks({*m, sources, out});
+  }
+  return out;
+}
+
 }  // namespace
 
 support::Expected<std::vector<support::Diagnostic>> check(const Request& request, support::SourceManager& sources, const rules::Database& rules) {
@@ -160,6 +187,8 @@ support::Expected<std::vector<support::Diagnostic>> check(const Request& request
   auto paths = python_files(request.paths, files);
   if (!paths) return paths.error();
   const auto looks = look(*paths, files);
+  auto unread = unreadable(request, *paths, looks, files, sources);
+  if (!unread) return unread.error();
   std::map<std::string, Look> by_path;
   for (std::size_t i = 0; i < paths->size(); ++i) by_path.emplace((*paths)[i], looks[i]);
   auto trees = separate(*paths, files);
@@ -192,7 +221,7 @@ support::Expected<std::vector<support::Diagnostic>> check(const Request& request
   });
   std::vector<Moved> moved;
   for (auto& o : others) moved.emplace_back(o, sources);
-  std::vector<support::Diagnostic> out;
+  std::vector<support::Diagnostic> out = std::move(*unread);
   for (auto& r : results)
     for (auto& d : r.found) {
       if (r.worker < others.size()) moved[r.worker](d);

@@ -74,8 +74,8 @@ bool matches(const std::string& code, const std::vector<std::string>& prefixes) 
   return std::any_of(prefixes.begin(), prefixes.end(), [&](const std::string& p) { return !p.empty() && code.compare(0, p.size(), p) == 0; });
 }
 
-std::vector<Suppression> suppressions(support::SourceManager& sm, support::FileId file, const std::vector<std::string>& codes, std::vector<Diagnostic>& found) {
-  std::vector<Suppression> out;
+std::vector<Directive> directives(support::SourceManager& sm, support::FileId file) {
+  std::vector<Directive> out;
   if (sm.file(file).text.find(kMark) == std::string::npos) return out;
   program::Arena arena;
   support::Diagnostics ignored;
@@ -90,23 +90,44 @@ std::vector<Suppression> suppressions(support::SourceManager& sm, support::FileI
     while (hash > 0 && is_space(text[hash - 1])) --hash;
     if (hash == 0 || text[hash - 1] != '#') continue;
     --hash;
+    Directive d;
+    d.comment = {file, comment.begin + static_cast<std::uint32_t>(hash), comment.end};
     std::size_t at = mark + kMark.size();
-    auto skip = [&] { while (at < text.size() && is_space(text[at])) ++at; };
-    auto place = [&](std::size_t begin, std::size_t end) { return Range{file, comment.begin + static_cast<std::uint32_t>(begin), comment.begin + static_cast<std::uint32_t>(end)}; };
-    skip();
+    while (at < text.size() && is_space(text[at])) ++at;
     const std::size_t word_at = at;
     while (at < text.size() && (std::isalnum(static_cast<unsigned char>(text[at])) || text[at] == '-' || text[at] == '_')) ++at;
-    const std::string word(text.substr(word_at, at - word_at));
+    d.word = text.substr(word_at, at - word_at);
+    d.rest = at - hash;
+    if (statements.empty()) statements = statement_lines(sm, *m);
+    const auto where = sm.position(file, comment.begin);
+    const std::string_view line = sm.line_at(file, comment.begin);
+    d.alone = std::all_of(line.begin(), line.begin() + where.column - 1, is_space);
+    const Lines l = reach(statements, where.line, d.alone);
+    d.first = l.first;
+    d.last = l.last;
+    out.push_back(std::move(d));
+  }
+  return out;
+}
+
+std::vector<Suppression> suppressions(support::SourceManager& sm, support::FileId file, const std::vector<std::string>& codes, std::vector<Diagnostic>& found) {
+  std::vector<Suppression> out;
+  for (const Directive& d : directives(sm, file)) {
+    const std::string_view text = sm.text(d.comment);
+    const std::string& word = d.word;
+    std::size_t at = d.rest;
+    auto skip = [&] { while (at < text.size() && is_space(text[at])) ++at; };
+    auto place = [&](std::size_t begin, std::size_t end) { return Range{file, d.comment.begin + static_cast<std::uint32_t>(begin), d.comment.begin + static_cast<std::uint32_t>(end)}; };
     if (word != "ignore" && word != "ignore-file") {
       static const std::vector<std::string> kKnown = {"ignore", "ignore-file", "keep", "replicate", "cut-here"};
       if (std::find(kKnown.begin(), kKnown.end(), word) == kKnown.end()) {
         const auto near = support::yaml::nearest(word, kKnown);
-        found.push_back(finding(Severity::Warning, "SW904", place(hash, text.size()), "'shardwright: " + word + "' says nothing" + (near ? "; did you mean '" + *near + "'?" : "; known are ignore[CODE], ignore-file[CODE], keep, replicate, cut-here")));
+        found.push_back(finding(Severity::Warning, "SW904", place(0, text.size()), "'shardwright: " + word + "' says nothing" + (near ? "; did you mean '" + *near + "'?" : "; known are ignore[CODE], ignore-file[CODE], keep, replicate, cut-here")));
       }
       continue;
     }
     Suppression s;
-    s.comment = place(hash, text.size());
+    s.comment = place(0, text.size());
     s.file = word == "ignore-file";
     skip();
     const std::size_t close = at < text.size() && text[at] == '[' ? text.find(']', at) : std::string_view::npos;
@@ -134,13 +155,8 @@ std::vector<Suppression> suppressions(support::SourceManager& sm, support::FileI
     if (s.codes.empty()) continue;
     if (s.reason.empty()) found.push_back(finding(Severity::Info, "SW904", s.comment, "the suppression has no reason; say after the bracket why it is right here"));
     if (!s.file) {
-      if (statements.empty()) statements = statement_lines(sm, *m);
-      const auto where = sm.position(file, comment.begin);
-      const std::string_view line = sm.line_at(file, comment.begin);
-      const bool alone = std::all_of(line.begin(), line.begin() + where.column - 1, is_space);
-      const Lines l = reach(statements, where.line, alone);
-      s.first = std::min(l.first, where.line);
-      s.last = l.last;
+      s.first = std::min(d.first, sm.position(file, d.comment.begin).line);
+      s.last = d.last;
     }
     out.push_back(std::move(s));
   }

@@ -29,6 +29,18 @@ struct Suppression {
   std::uint32_t first = 0, last = 0;  ///< lines it holds for, 1-based
 };
 
+/// What a person says to us in a comment: `# shardwright: WORD …`.
+struct Directive {
+  std::string word;
+  support::Range comment;             ///< from its '#' to the end of the line
+  std::size_t rest = 0;               ///< where what follows the word begins, counted from the comment's beginning
+  bool alone = false;                 ///< nothing but the comment is on the line
+  std::uint32_t first = 0, last = 0;  ///< the lines it speaks of, 1-based: the statement that it ends, or, alone on a line, the next one (of a compound one: its head)
+};
+
+/// All of a file, in its order, whatever their words. Costs nothing for a file without one.
+std::vector<Directive> directives(support::SourceManager& sm, support::FileId file);
+
 /// The suppressions of one file; what is wrong with them goes to `found` as SW904. `codes` are the codes that exist.
 std::vector<Suppression> suppressions(support::SourceManager& sm, support::FileId file, const std::vector<std::string>& codes, std::vector<support::Diagnostic>& found);
 

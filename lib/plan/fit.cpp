@@ -69,7 +69,7 @@ support::Expected<std::vector<pipeline::Cut>> cuts_of(const Plan& p, const model
         std::string m = fmt::format("the cut of stage {} ('{}', key [{}]) is no legal cut of this source", k, c.at, joined(c.key, ", "));
         const auto near = std::max_element(by_key.begin(), by_key.end(), [&](const auto& a, const auto& b) { return common(a.first, c.key) < common(b.first, c.key); });
         m += near == by_key.end() ? "; it has none at all" : "; the nearest one is [" + joined(near->first, ", ") + "]";
-        return support::failure(m + ". Make the plan again, or correct the key", {}, "plan");
+        return support::failure(m, {}, "plan");
       }
       // The same place can have variants (pieces sent one by one, or the tensor they are pieces of): the one with the plan's tensors.
       const pipeline::Cut* best = &it->second.front();
@@ -95,16 +95,31 @@ support::Expected<bool> fits(const Plan& p, const model::Trace& trace, const sha
     for (const std::string& n : a.parameters)
       if (!names.count(n)) return support::failure(fmt::format("axes[{}] names the parameter '{}', which this source does not have", i, n), {}, "plan");
     if (!keys.count(a.key))
-      return support::failure(fmt::format("axes[{}] (size {}, {}) is no axis of this source any more: its shapes or its computation changed. Make the plan again", i, a.size,
+      return support::failure(fmt::format("axes[{}] (size {}, {}) is no axis of this source any more: its shapes or its computation changed", i, a.size,
                                           a.parameters.empty() ? "no parameters" : a.parameters[0]),
                               {}, "plan");
     if (a.split && a.size % p.grid.tp) return support::failure(fmt::format("axes[{}] ({}) has size {}, which tp {} does not divide", i, a.parameters.empty() ? a.key : a.parameters[0], a.size, p.grid.tp), {}, "plan");
   }
-  for (const Role& role : p.roles)
+  std::map<std::string, std::set<std::string>> sites;   // attributes of each class
+  for (const auto& m : trace.modules) {
+    const auto& [type, path] = site_of(trace, m.id);
+    sites[type].insert(path);
+    for (const auto& q : m.params) sites[type].insert(path.empty() ? q.attr : path + "." + q.attr);
+  }
+  for (std::size_t i = 0; i < p.roles.size(); ++i) {
+    const Role& role = p.roles[i];
+    const auto site = sites.find(role.type);
+    if (site == sites.end()) {
+      std::vector<std::string> known;
+      for (const auto& [type, _] : sites) known.push_back(type);
+      return support::failure(fmt::format("roles[{}] names the class '{}', which this source does not have (it has {})", i, role.type, joined(known, ", ")), {}, "plan");
+    }
+    if (!site->second.count(role.attribute)) return support::failure(fmt::format("roles[{}] names '{}' of {}, which it does not have", i, role.attribute, role.type), {}, "plan");
     for (const std::string& f : role.only) {
       const bool module = std::any_of(trace.modules.begin(), trace.modules.end(), [&](const auto& m) { return m.fqn == f; });
       if (!module && !names.count(f)) return support::failure(fmt::format("the role of {}.{} names '{}', which this source does not have", role.type, role.attribute, f), {}, "plan");
     }
+  }
   return true;
 }
 

@@ -19,16 +19,6 @@ using model::Trace;
 std::size_t at(std::int32_t i) { return static_cast<std::size_t>(i); }
 std::string last_part(const std::string& dotted) { return dotted.substr(dotted.find_last_of('.') + 1); }
 
-/// A built-in layer is named by the user's class that holds it and its path there: ("Attention", "qkv"), ("Mlp", "net.0").
-std::pair<std::string, std::string> site_of(const Trace& t, ModuleId id) {
-  if (id < 0) return {"", ""};
-  std::string path;
-  ModuleId m = id;
-  for (int guard = 0; guard < 200 && t.module(m).builtin && t.module(m).parent >= 0; ++guard, m = t.module(m).parent)
-    path = t.module(m).attr + (path.empty() ? "" : "." + path);
-  return {last_part(t.module(m).type), path};
-}
-
 std::string describe_site(const Trace& t, ModuleId id) {
   const auto [type, path] = site_of(t, id);
   return path.empty() ? type : type + "." + path;

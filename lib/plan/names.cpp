@@ -26,6 +26,16 @@ std::string human_flops(double flops) {
   return scaled(flops, 1000, units, 7);
 }
 
+std::pair<std::string, std::string> site_of(const model::Trace& t, model::ModuleId id) {
+  if (id < 0) return {"", ""};
+  std::string path;
+  model::ModuleId m = id;
+  for (int guard = 0; guard < 200 && t.module(m).builtin && t.module(m).parent >= 0; ++guard, m = t.module(m).parent)
+    path = t.module(m).attr + (path.empty() ? "" : "." + path);
+  const std::string& type = t.module(m).type;
+  return {type.substr(type.find_last_of('.') + 1), path};
+}
+
 std::string name_of(const model::Trace& t, model::TensorId id) {
   const model::Tensor& x = t.tensor(id);
   if (!x.name.empty()) return x.name;

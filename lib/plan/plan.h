@@ -151,6 +151,8 @@ support::Expected<bool> fits(const Plan&, const model::Trace&, const sharding::R
 
 /// What the parameters of a module are under a placement: "column", "row", "sharded", "replicated, gradient summed", or "".
 std::string role_of(const model::Trace&, const sharding::Result&, model::ModuleId);
+/// A built-in layer is named by the user's class that holds it and its path there: ("Attention", "qkv"), ("Mlp", "net.0").
+std::pair<std::string, std::string> site_of(const model::Trace&, model::ModuleId);
 /// A short name for a tensor: the variable that held it last, else the name of its operation.
 std::string name_of(const model::Trace&, model::TensorId);
 /// "1.25 GiB", "3.0 MiB", "512 B".

@@ -11,6 +11,14 @@ namespace shardwright::rewrite::tp {
 
 namespace {
 
+/// A module's name as its neighbour says it, "qkv" rather than "blocks.3.attn.qkv": the same for every block, so that a plan says it once.
+std::string seen_from(const std::string& fqn, const std::string& neighbour) {
+  std::size_t common = 0;
+  for (std::size_t i = 0; i < std::min(fqn.size(), neighbour.size()) && fqn[i] == neighbour[i]; ++i)
+    if (fqn[i] == '.') common = i + 1;
+  return fqn.substr(common);
+}
+
 std::string base_name(const std::string& qualified) {
   auto dot = qualified.rfind('.');
   return dot == std::string::npos ? qualified : qualified.substr(dot + 1);
@@ -552,7 +560,7 @@ std::string Layers::reason(const LayerPlan& p) const {
           OpId producer = ctx_.trace.tensor(t).producer;
           if (producer < 0) break;
           const Op& op = ctx_.trace.op(producer);
-          if (op.module >= 0 && of(op.module).form == LayerPlan::Column) from = ctx_.trace.module(op.module).fqn;
+          if (op.module >= 0 && of(op.module).form == LayerPlan::Column) from = seen_from(ctx_.trace.module(op.module).fqn, ctx_.trace.module(p.module).fqn);
           t = -1;
           for (const auto& in : op.inputs)
             if (ctx_.axis_of(in.tensor) == p.axis && ctx_.trace.tensor(in.tensor).origin == model::Origin::Result) {

@@ -117,10 +117,10 @@ class Net(nn.Module):
         self.assertEqual(self.model(block="  # shardwright: keep the whole of it")["roles"], [])
 
     def test_cut_here(self):
-        self.assertNotIn("after first", self.model()["stages"][0]["cut"][0]["at"])   # the middle is in `second`
+        self.assertNotIn("after first", self.model()["stages"][0]["cut"]["at"])   # the middle is in `second`
         for text in ("# shardwright: cut-here", "pass  # shardwright: cut-here"):
             with self.subTest(text):
-                self.assertIn("after first", self.model(cut=text)["stages"][0]["cut"][0]["at"])
+                self.assertIn("after first", self.model(cut=text)["stages"][0]["cut"]["at"])
         self.bad("plan", "said.py:Net", "--input", "x=f32[2,16]", "--pp", 200, says="cut-here")
 
 

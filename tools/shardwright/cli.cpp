@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
-#include <set>
 
+#include "eval/imports.h"
 #include "support/yaml.h"
 
 namespace shardwright::cli {
@@ -67,14 +67,7 @@ void warn(const support::Diagnostic& d, const support::SourceManager& sm, const 
 }
 
 void warn_missing(const model::Trace& t, const support::SourceManager& sm, const Common& c) {
-  std::set<std::string> said;
-  for (const auto& i : t.incomplete) {
-    // "call of …: module 'x' is not found": what matters is the last part; each once, at its first use.
-    std::size_t at = i.why.find("module '");
-    if (at == std::string::npos || i.why.find("is not found", at) == std::string::npos) at = i.why.find("cannot import name '");
-    if (at == std::string::npos || !said.insert(i.why.substr(at)).second) continue;
-    warn({support::Severity::Warning, "import", i.range, i.why.substr(at) + ", but the model uses it here: this part is not followed and stays as it is. Give its folder with --python-path, or install it", {}, {}}, sm, c);
-  }
+  for (const auto& n : eval::missing_imports(t)) warn({support::Severity::Warning, "import", n.range, n.message, {}, {}}, sm, c);
 }
 
 int usage_error(const CLI::App& app, const CLI::ParseError& e, int argc, char** argv) {

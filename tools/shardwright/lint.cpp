@@ -125,7 +125,12 @@ int run(Options& o) {
     add(outcome->suppressed.size(), "suppressed by comments");
     add(outcome->baselined.size(), "in the baseline");
     add(hidden, "for information (-v shows them)");
-    if (findings.empty()) said("no findings" + (more.empty() ? "" : "; " + more));
+    const auto nothing_there = [&] {
+      const auto python = lint::python_files(request->what.paths, lint::disk());
+      return python && python->empty() && lint::shell_files(request->what.paths, lint::disk()).empty();
+    };
+    if (findings.empty() && nothing_there()) said("there is no Python file in what was named: nothing was looked at");
+    else if (findings.empty()) said("no findings" + (more.empty() ? "" : "; " + more));
     else if (!more.empty()) said(more);
   }
   return bad && !o.exit_zero ? kFindings : kDone;

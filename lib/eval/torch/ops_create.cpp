@@ -34,6 +34,16 @@ namespace {
 
 Value unknown_size(Call& c) { return c.in.unknown("a size given to " + c.name + " is not known", c.info.call); }
 
+/// Sizes that PyTorch refuses, too: a text, a fraction, None.
+void refuse_sizes(Call& c, const std::vector<Value>& given) {
+  for (const Value& v : given) {
+    if ((v.is(Kind::Tuple) || v.is(Kind::List)) && given.size() == 1) return refuse_sizes(c, v.as<SeqObj>()->items);
+    const bool fraction = v.is(Kind::Float) && v.as_double() != static_cast<double>(static_cast<std::int64_t>(v.as_double()));
+    if (v.is(Kind::Str) || fraction || v.is_none() || v.is(Kind::Tuple) || v.is(Kind::List))
+      c.in.raise("TypeError", last_name(c.name) + "(): sizes must be ints, but found an element of type " + c.in.type_of(v)->name, c.info.call);
+  }
+}
+
 std::optional<double> fill_of(const std::string& name) {
   if (name.find("zeros") != std::string::npos) return 0;
   if (name.find("ones") != std::string::npos) return 1;
@@ -45,6 +55,7 @@ Value create(Call& c) {
   if (!c.args.rest.empty()) s = c.d.sizes(c.args.rest, c.args.rest_exprs);
   for (const Keyword& k : c.args.keywords)
     if (k.name == "size") s = c.d.sizes({k.value}, {k.expr});
+  if (s.unknown) refuse_sizes(c, c.args.rest);
   if (s.unknown) return unknown_size(c);
   return created(c, s, c.dtype().value_or(c.d.default_dtype), fill_of(last_name(c.name)));
 }

@@ -522,7 +522,8 @@ TEST_CASE("a parameter that is no longer registered is not the model's") {
   TensorId x = stream(b, 2, 5, 16);
   b.tensor({128, 16}, model::Origin::Parameter);  // replaced by tying
   b.output(b.dense("head", mlp(b, x, 64), 3));
-  for (const Axis* a : chosen(run(b))) CHECK(a->size == 64);
+  const Result r = run(b);
+  for (const Axis* a : chosen(r)) CHECK(a->size == 64);
 }
 
 namespace {

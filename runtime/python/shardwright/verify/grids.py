@@ -46,7 +46,8 @@ def read_targets(args):
         if not isinstance(params, dict) or not isinstance(params.get("tensors"), dict):
             raise GridError(f"{os.path.join(folder, 'params.yaml')}: the key 'tensors' is needed; {why}")
         grid = plan.get("grid") or {}
-        pp = int(grid.get("pp", params.get("stages", 1)))
+        stages_a_rank = int(grid.get("virtual_stages", 1))
+        pp = int(grid.get("pp", params.get("stages", 1))) * stages_a_rank   # one stage a process: what is compared does not depend on who holds it
         dp = args.dp or int(grid.get("dp", 1))
         sizes = sharded_sizes(params)
         if args.all_grids:
@@ -62,5 +63,5 @@ def read_targets(args):
             targets.append({"dir": os.path.abspath(folder), "options": {
                 "tp": tp, "pp": pp, "dp": dp, "micro_batches": args.micro_batches or int(plan.get("micro_batches") or max(2, pp)),
                 "steps": args.steps, "dtype": args.dtype, "device": args.device, "with_dropout": args.with_dropout,
-                "schedule": args.schedule or plan.get("schedule") or "1f1b", "tolerance": args.tolerance}})
+                "schedule": args.schedule or (plan.get("schedule") if stages_a_rank == 1 else None) or "1f1b", "tolerance": args.tolerance}})
     return targets

@@ -155,7 +155,7 @@ class Model(Case):
         self.bad("tree", "nowhere.py:Net", says=["nowhere.py", "no such file", "expected"])
 
     def test_missing_class(self):
-        self.bad("tree", "net.py:Nett", says=["no class 'Nett'", "it defines Net, Plain"])
+        self.bad("tree", "net.py:Nett", says=["no class 'Nett'", "the file defines Net, Plain", "did you mean Net"])
 
     def test_no_class_given(self):
         self.bad("tree", "net.py", says="expected path/to/file.py:Class")

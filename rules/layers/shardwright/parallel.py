@@ -128,7 +128,11 @@ def rebind(callee, cls):
 
 def shard_parameter(tensor, dim, factors=None, segments=None):
     local = region("scatter", tensor, dim, tensor.shape[dim])
-    return _cut(nn.Parameter(local) if isinstance(tensor, nn.Parameter) else local, dim, factors, segments)
+    if isinstance(tensor, nn.Parameter):
+        local = nn.Parameter(local)
+    elif isinstance(tensor, nn.Buffer):
+        local = nn.Buffer(local, persistent=tensor.persistent)
+    return _cut(local, dim, factors, segments)
 
 
 def shard_module(module, **parameters):

@@ -27,7 +27,7 @@ def parallel():
     space = {"nn": nn, "torch": torch, "functools": functools, "keep_slices": lambda module: module}
     names = ("Absent", "drop_unused", "attributes_only")
     for node in tree.body:
-        if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and node.name in (*names, "_stand_in", "_describe", "_described_parameters"):
+        if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and node.name in (*names, "_stand_in", "_describe", "_described_parameters", "_same"):
             exec(compile(ast.Module([node], []), path, "exec"), space)
     return {n: space[n] for n in names}
 

@@ -109,6 +109,8 @@ def shard_parameter(tensor, dim, factors=None, segments=None):
     local = spec.cut(tensor.detach())
     if isinstance(tensor, nn.Parameter):
         local = nn.Parameter(local, requires_grad=tensor.requires_grad)
+    elif getattr(tensor, "_is_buffer", False):   # nn.Buffer: setting it on a module makes a buffer of it
+        local = nn.Buffer(local, persistent=tensor.persistent)
     return mark(local, spec)
 
 

@@ -117,7 +117,8 @@ class TraceBuilder {
     s.frame = frame_;
     program::Stmt* stmt = arena.stmt(kind, {});
     s.stmt = stmt;
-    (step_ >= 0 && t.step(step_).frame == frame_ ? const_cast<program::Stmt*>(t.step(step_).stmt)->body : functions_[static_cast<std::size_t>(frame_)]->body).push_back(stmt);
+    if (step_ >= 0 && t.step(step_).frame == frame_) const_cast<program::Stmt*>(t.step(step_).stmt)->body.push_back(stmt);
+    else functions_[static_cast<std::size_t>(frame_)]->body.push_back(stmt);
     s.iters = std::move(iters);
     s.begin = tick();
     t.steps.push_back(s);

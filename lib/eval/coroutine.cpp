@@ -8,8 +8,25 @@
 #include <utility>
 #include <vector>
 
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/common_interface_defs.h>
+#endif
+
 namespace shardwright::eval {
 namespace {
+
+/// The address sanitizer has to be told of a change of stacks: before it with the stack that comes, and behind it on that stack.
+/// `saved`: what it keeps for the stack that is left; nullptr for one that is left for good.
+void leaving([[maybe_unused]] void** saved, [[maybe_unused]] const void* bottom, [[maybe_unused]] std::size_t bytes) {
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_start_switch_fiber(saved, bottom, bytes);
+#endif
+}
+void arrived([[maybe_unused]] void* saved, [[maybe_unused]] const void** bottom, [[maybe_unused]] std::size_t* bytes) {
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_finish_switch_fiber(saved, bottom, bytes);
+#endif
+}
 
 // Stacks are address space until touched; used ones are kept because generators come in hundreds.
 struct StackPool {
@@ -35,6 +52,9 @@ struct Coroutine::State {
   ucontext_t self{}, resumer{};
   void* stack = nullptr;
   std::size_t bytes = 0;
+  void* saved = nullptr;                 // the sanitizer's, of this stack
+  const void* resumer_stack = nullptr;   // and where the resumer runs
+  std::size_t resumer_bytes = 0;
 };
 
 Coroutine::Coroutine(std::function<void()> body, std::size_t stack_bytes) : state_(new State), body_(std::move(body)) {
@@ -59,6 +79,7 @@ void Coroutine::entry(unsigned hi, unsigned lo) {
 }
 
 void Coroutine::main() {
+  arrived(nullptr, &state_->resumer_stack, &state_->resumer_bytes);
   try {
     body_();
   } catch (const Killed&) {
@@ -66,6 +87,7 @@ void Coroutine::main() {
     error_ = std::current_exception();
   }
   done_ = true;
+  leaving(nullptr, state_->resumer_stack, state_->resumer_bytes);
   swapcontext(&state_->self, &state_->resumer);
 }
 
@@ -80,7 +102,10 @@ void Coroutine::resume() {
     auto p = reinterpret_cast<std::uintptr_t>(this);
     makecontext(&state_->self, reinterpret_cast<void (*)()>(&Coroutine::entry), 2, static_cast<unsigned>(p >> 32), static_cast<unsigned>(p & 0xffffffffu));
   }
+  void* saved = nullptr;
+  leaving(&saved, state_->stack, state_->bytes);
   swapcontext(&state_->resumer, &state_->self);
+  arrived(saved, nullptr, nullptr);
   if (done_ && state_->stack) {  // objects live as long as the interpreter, stacks need not
     pool.give(state_->stack, state_->bytes);
     state_->stack = nullptr;
@@ -92,7 +117,9 @@ void Coroutine::resume() {
 }
 
 void Coroutine::suspend() {
+  leaving(&state_->saved, state_->resumer_stack, state_->resumer_bytes);
   swapcontext(&state_->self, &state_->resumer);
+  arrived(state_->saved, &state_->resumer_stack, &state_->resumer_bytes);
   if (kill_) throw Killed{};
 }
 

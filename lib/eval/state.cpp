@@ -54,6 +54,16 @@ static std::vector<std::string> changed_by(const Stmt* s) {
   return names;
 }
 
+/// Every name that a running function of the user's has for an object: call(frame, name).
+template <class F>
+static void names_for(const std::vector<ActiveFrame*>& stack, const Obj* object, F call) {
+  for (const ActiveFrame* f : stack) {
+    if (f->builtin || f->id < 0 || !f->env || !f->function) continue;
+    for (const auto& v : f->env->vars)
+      if (v.value.is_object() && v.value.obj() == object) call(*f, v.name);
+  }
+}
+
 /// After a statement: what its variables' containers hold now, under every name that the running functions have for them.
 void In::Impl::contents_written(const Stmt* s, Env* env) {
   if (in.tensors_only || in.init_phase || !s->body.empty()) return;
@@ -67,11 +77,7 @@ void In::Impl::contents_written(const Stmt* s, Env* env) {
     if (!first && seen->second == now) continue;
     seen->second = now;
     const model::Binding held = in.bind_summary(*v);
-    for (const auto& f : in.stack()) {
-      if (f->builtin || f->id < 0 || !f->env || !f->function) continue;
-      for (const auto& x : f->env->vars)
-        if (x.value.is_object() && x.value.obj() == v->obj()) in.trace.content_writes.push_back({f->id, x.name, held, in.tick()});
-    }
+    names_for(in.stack(), v->obj(), [&](const ActiveFrame& f, const std::string& known_as) { in.trace.content_writes.push_back({f.id, known_as, held, in.tick()}); });
   }
 }
 
@@ -112,11 +118,7 @@ void In::forward_over() {
 }
 
 void In::rebound(const Value& tensor) {
-  for (const auto& f : stack()) {
-    if (f->builtin || !f->env || !f->function) continue;
-    for (const auto& v : f->env->vars)
-      if (v.value.is_object() && v.value.obj() == tensor.obj()) trace.var_writes.push_back({f->id, f->step, v.name, bind_summary(v.value), tick()});
-  }
+  names_for(stack(), tensor.obj(), [&](const ActiveFrame& f, const std::string& name) { trace.var_writes.push_back({f.id, f.step, name, bind_summary(tensor), tick()}); });
   impl_->change(tensor.obj(), "");
 }
 

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Structure of the source: includes between lib/ folders point one way; lib/ and tools/ name no model. Files over 800 lines are listed.
+"""Structure of the source: includes between lib/ folders point one way; lib/ and tools/ name no model; C++ is formatted (tools/format), Python passes ruff.
+Files over 800 lines are listed.
 
 usage: check_structure.py [ROOT]
 """
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -40,6 +42,13 @@ def main():
                     print(f"to look at: {path.relative_to(ROOT)} has {lines} lines")
     tracked = subprocess.run(["git", "-C", str(ROOT), "grep", "-nIE", "https?://[a-z0-9.-]*(pypi|pythonhosted|debian)[a-z0-9.-]*"], capture_output=True, text=True).stdout
     bad += [f"registry host: {line}" for line in tracked.splitlines() if "check_structure.py" not in line]
+    ruff = next((r for r in (ROOT / ".venv/bin/ruff", shutil.which("ruff")) if r and Path(r).exists()), None)
+    for tool, command in (("clang-format", [ROOT / "tools/format", "--check"]), ("ruff", [ruff, "check", "-q", "--output-format=concise", "."] if ruff else None)):
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True) if command else None
+        if done is None or done.returncode == 3:
+            print(f"to look at: {tool} is not installed, nothing was checked with it")
+        elif done.returncode:
+            bad += [f"{tool}: {line}" for line in (done.stdout + done.stderr).splitlines() if line.strip()][:20]
     print("\n".join(bad) or "structure: fine")
     return 1 if bad else 0
 

@@ -62,7 +62,9 @@ Expected<Product> product(const Entry& e, const std::vector<std::string>& factor
     else ++open;
   }
   if (open > 1 || known == 0 || size % known || (!open && known != size))
-    return failure(fmt::format("params.yaml: {}: a dimension of size {} is no product ({}) with the sizes given", e.name, size, fmt::join(factors, " ")), {}, "input");
+    return failure(fmt::format("params.yaml: {}: a dimension of size {} is no product ({}) with the sizes given", e.name, size,
+                               fmt::join(factors, " ")),
+                   {}, "input");
   Product p;
   bool before = true;
   for (const auto& f : factors) {
@@ -74,19 +76,20 @@ Expected<Product> product(const Entry& e, const std::vector<std::string>& factor
   return p;
 }
 
-void copy(const Block& target, char* to, const Block& source, const char* from, std::size_t dim, const std::vector<std::uint64_t>& to_stride,
-          const std::vector<std::uint64_t>& from_stride, const std::vector<bool>& solid) {
+void copy(const Block& target, char* to, const Block& source, const char* from, std::size_t dim,
+          const std::vector<std::uint64_t>& to_stride, const std::vector<std::uint64_t>& from_stride, const std::vector<bool>& solid) {
   for (const Span& t : target.spans[dim])
     for (const Span& s : source.spans[dim]) {
       const std::int64_t first = std::max(t.whole, s.whole), last = std::min(t.whole + t.length, s.whole + s.length);
       if (first >= last) continue;
       char* out = to + static_cast<std::uint64_t>(t.local + first - t.whole) * to_stride[dim];
       const char* in = from + static_cast<std::uint64_t>(s.local + first - s.whole) * from_stride[dim];
-      if (solid[dim + 1]) {   // what lies below is the same in both: one piece of memory
+      if (solid[dim + 1]) {  // what lies below is the same in both: one piece of memory
         std::memcpy(out, in, static_cast<std::uint64_t>(last - first) * to_stride[dim]);
         continue;
       }
-      for (std::int64_t i = first; i < last; ++i, out += to_stride[dim], in += from_stride[dim]) copy(target, out, source, in, dim + 1, to_stride, from_stride, solid);
+      for (std::int64_t i = first; i < last; ++i, out += to_stride[dim], in += from_stride[dim])
+        copy(target, out, source, in, dim + 1, to_stride, from_stride, solid);
     }
 }
 
@@ -105,7 +108,7 @@ void copy_common(const Block& target, char* to, const Block& source, const char*
     return;
   }
   std::vector<std::uint64_t> a(n), b(n);
-  std::vector<bool> solid(n + 1, true);   // from this dimension on, both hold the same, whole
+  std::vector<bool> solid(n + 1, true);  // from this dimension on, both hold the same, whole
   std::uint64_t sa = size, sb = size;
   for (std::size_t i = n; i-- > 0;) {
     a[i] = sa, b[i] = sb;
@@ -113,26 +116,26 @@ void copy_common(const Block& target, char* to, const Block& source, const char*
     const auto& t = target.spans[i];
     const auto& s = source.spans[i];
     solid[i] = solid[i + 1] && t.size() == 1 && s.size() == 1 && t[0].whole == s[0].whole && t[0].length == s[0].length &&
-               t[0].length == target.shape[i] && s[0].length == source.shape[i];
+        t[0].length == target.shape[i] && s[0].length == source.shape[i];
   }
   if (sa == 0 || sb == 0) return;
   copy(target, to, source, from, 0, a, b, solid);
 }
 
-bool Entry::on(int stage) const {
-  return stages.empty() || std::find(stages.begin(), stages.end(), stage) != stages.end();
-}
+bool Entry::on(int stage) const { return stages.empty() || std::find(stages.begin(), stages.end(), stage) != stages.end(); }
 
 Expected<Block> Entry::slice(const Shape& original, int rank, int tp) const {
   auto fail = [&](const std::string& why) { return failure(fmt::format("params.yaml: {}: {}", name, why), {}, "input"); };
-  if (rows && (original.empty() || rows->second > original[0])) return fail(fmt::format("rows {} to {} of a tensor with {} rows", rows->first, rows->second, original.empty() ? 0 : original[0]));
+  if (rows && (original.empty() || rows->second > original[0]))
+    return fail(fmt::format("rows {} to {} of a tensor with {} rows", rows->first, rows->second, original.empty() ? 0 : original[0]));
   Shape selected = original;
   const std::int64_t first_row = rows ? rows->first : 0;
   if (rows) selected[0] = rows->second - rows->first;
   std::optional<std::size_t> pad_dim;
   if (!pad.empty()) {
     pad_dim = holder(dims, pad);
-    if (!pad_dim || dims[*pad_dim].size() != 1 || *pad_dim >= selected.size()) return fail("pad: the factor '" + pad + "' must be a dimension of its own");
+    if (!pad_dim || dims[*pad_dim].size() != 1 || *pad_dim >= selected.size())
+      return fail("pad: the factor '" + pad + "' must be a dimension of its own");
     selected[*pad_dim] = std::max(padded, selected[*pad_dim]);
   }
   Block b = whole_block(selected);
@@ -144,7 +147,8 @@ Expected<Block> Entry::slice(const Shape& original, int rank, int tp) const {
       for (std::size_t k = 0; k < segments.size(); ++k) {
         const auto& s = segments[k];
         auto h = holder(s.dims, shard);
-        if (!h || (k && *h != dim)) return fail("the sharded factor '" + shard + "' must be in one and the same dimension of every segment");
+        if (!h || (k && *h != dim))
+          return fail("the sharded factor '" + shard + "' must be in one and the same dimension of every segment");
         if (s.first != at) return fail(fmt::format("segment rows [{}, {}] do not continue at {}", s.first, s.last, at));
         dim = *h, at = s.last;
         auto p = product(*this, s.dims[dim], s.last - s.first);
@@ -184,7 +188,7 @@ Expected<Block> Entry::slice(const Shape& original, int rank, int tp) const {
   }
   if (first_row)
     for (Span& s : b.spans[0]) s.whole += first_row;
-  if (pad_dim) {   // what lies past the original's end is padding and is held by no other slice
+  if (pad_dim) {  // what lies past the original's end is padding and is held by no other slice
     std::vector<Span> kept;
     for (Span s : b.spans[*pad_dim]) {
       s.length = std::min(s.length, original[*pad_dim] - s.whole);
@@ -300,14 +304,17 @@ Expected<Layouts> Layouts::load(const std::string& path) {
   for (const auto& e : out.entries)
     for (const auto& other : e.tied)
       if (other != e.source) out.alias_[other] = e.source;
-  for (const auto& e : out.entries)   // a tied generated name that is cut from another original name
-    if (auto it = out.alias_.find(e.name); it != out.alias_.end() && e.source != e.name && !e.rows && e.source != it->second) out.alias_.emplace(e.source, it->second);
+  for (const auto& e : out.entries)  // a tied generated name that is cut from another original name
+    if (auto it = out.alias_.find(e.name); it != out.alias_.end() && e.source != e.name && !e.rows && e.source != it->second)
+      out.alias_.emplace(e.source, it->second);
   return out;
 }
 
 std::string Layouts::canonical(std::string original) const {
   std::set<std::string> seen;
-  for (auto it = alias_.find(original); it != alias_.end() && it->second != original && seen.insert(original).second; it = alias_.find(original)) original = it->second;
+  for (auto it = alias_.find(original); it != alias_.end() && it->second != original && seen.insert(original).second;
+       it = alias_.find(original))
+    original = it->second;
   return original;
 }
 

@@ -51,9 +51,9 @@ struct Found {
 /// What is read.
 class Input {
  public:
-  json index = json::object();    ///< of a grid; of a single-GPU file what the optimizer's file says
-  std::set<std::string> kinds;    ///< of the optimizer's tensors
-  std::set<std::string> names;    ///< of a single-GPU file: all tensors
+  json index = json::object();  ///< of a grid; of a single-GPU file what the optimizer's file says
+  std::set<std::string> kinds;  ///< of the optimizer's tensors
+  std::set<std::string> names;  ///< of a single-GPU file: all tensors
 
   static Expected<Input> file(const std::string& path, const Layouts& layouts) {
     Input in;
@@ -77,7 +77,8 @@ class Input {
     if (!text) return text.error();
     auto marker = support::read_file(path + "/complete");
     if (!marker) return failure(path + "/complete is missing: the checkpoint was not written to its end", {}, "input");
-    if (auto crc = crc32_of_file(path + "/index.json"); !crc || *crc != *marker) return failure(path + "/index.json is not what was saved (its checksum differs)", {}, "input");
+    if (auto crc = crc32_of_file(path + "/index.json"); !crc || *crc != *marker)
+      return failure(path + "/index.json is not what was saved (its checksum differs)", {}, "input");
     in.index = json::parse(*text, nullptr, false);
     if (!in.index.is_object() || in.index.value("version", 0) != 1) return failure(path + "/index.json: expected version 1", {}, "input");
     for (const auto& [name, said] : in.index["files"].items()) {
@@ -85,9 +86,13 @@ class Input {
       std::error_code ec;
       const auto size = fs::file_size(file, ec);
       if (ec) return failure(file + " is missing", {}, "input");
-      if (size != said.value("bytes", std::uint64_t{0})) return failure(fmt::format("{} has {} bytes instead of {}: it is truncated or another file", file, size, said.value("bytes", std::uint64_t{0})), {}, "input");
+      if (size != said.value("bytes", std::uint64_t{0}))
+        return failure(fmt::format("{} has {} bytes instead of {}: it is truncated or another file", file, size,
+                                   said.value("bytes", std::uint64_t{0})),
+                       {}, "input");
       if (check)
-        if (auto crc = crc32_of_file(file); !crc || *crc != said.value("crc32", std::string())) return failure(file + " is not what was saved (its checksum differs)", {}, "input");
+        if (auto crc = crc32_of_file(file); !crc || *crc != said.value("crc32", std::string()))
+          return failure(file + " is not what was saved (its checksum differs)", {}, "input");
       if (name.rfind("model-", 0) == 0 || name.rfind("optimizer-", 0) == 0)
         if (auto d = in.add(name, file)) return *d;
     }
@@ -143,7 +148,8 @@ class Input {
           };
           if (kind == kModel) look(fmt::format("model-tp{:02}-stage{:02}.safetensors", rank, stage), e.name);
           else
-            for (int d = 0; d < (zero_ ? dp_ : 1); ++d) look(fmt::format("optimizer-tp{:02}-stage{:02}-dp{:02}.safetensors", rank, stage, d), kind + "/" + e.name);
+            for (int d = 0; d < (zero_ ? dp_ : 1); ++d)
+              look(fmt::format("optimizer-tp{:02}-stage{:02}-dp{:02}.safetensors", rank, stage, d), kind + "/" + e.name);
           if (part.pieces.empty()) break;
           have.insert(e.rows);
           if (found.shape.empty() && !(zero_ && kind != kModel)) found.shape = e.original_shape(local, tp_);
@@ -153,7 +159,9 @@ class Input {
           std::uint64_t bytes = element_size(dtype);
           for (auto n : part.block.shape) bytes *= static_cast<std::uint64_t>(n);
           if (bytes != part.bytes())
-            return failure(fmt::format("{}: {} ({}) has {} bytes at tp rank {}, params.yaml says {}", folder_, e.name, kind, part.bytes(), rank, bytes), {}, "input");
+            return failure(fmt::format("{}: {} ({}) has {} bytes at tp rank {}, params.yaml says {}", folder_, e.name, kind, part.bytes(),
+                                       rank, bytes),
+                           {}, "input");
           found.dtype = dtype;
           found.parts.push_back(std::move(part));
         }
@@ -221,7 +229,8 @@ void fill(std::vector<char>& buffer, const std::string& dtype, double value) {
 }
 
 /// Writes one file, tensor by tensor.
-Expected<SafetensorsWriter> write_file(const std::string& path, const std::vector<Output>& outputs, const std::map<std::string, std::string>& metadata, ReshardResult& result) {
+Expected<SafetensorsWriter> write_file(const std::string& path, const std::vector<Output>& outputs,
+                                       const std::map<std::string, std::string>& metadata, ReshardResult& result) {
   std::vector<std::pair<std::string, TensorInfo>> infos;
   for (const Output& o : outputs) infos.emplace_back(o.name, TensorInfo{o.from.dtype, o.block.shape, 0, bytes_of(o)});
   auto w = SafetensorsWriter::create(path, std::move(infos), metadata);
@@ -264,8 +273,11 @@ Expected<std::string> checkpoint_folder(const std::string& path) {
   std::string best;
   std::error_code ec;
   for (const auto& d : fs::directory_iterator(path, ec))
-    if (d.path().filename().string().rfind("iter_", 0) == 0 && support::is_file(d.path().string() + "/complete")) best = std::max(best, d.path().string());
-  if (best.empty()) return failure(path + ": no complete checkpoint there (expected a folder that training wrote with --save, or a .safetensors file)", {}, "input");
+    if (d.path().filename().string().rfind("iter_", 0) == 0 && support::is_file(d.path().string() + "/complete"))
+      best = std::max(best, d.path().string());
+  if (best.empty())
+    return failure(path + ": no complete checkpoint there (expected a folder that training wrote with --save, or a .safetensors file)", {},
+                   "input");
   return best;
 }
 
@@ -283,7 +295,7 @@ Expected<ReshardResult> to_single(const Input& in, const Layouts& layouts, std::
   if (fs::path(out).extension() != ".safetensors") out = (fs::path(out) / "model.safetensors").string();
   std::error_code ec;
   if (fs::path(out).has_parent_path()) fs::create_directories(fs::path(out).parent_path(), ec);
-  std::set<std::string> wanted;   // names of the original
+  std::set<std::string> wanted;  // names of the original
   const bool recorded = in.index.contains("names");
   if (recorded)
     for (const auto& n : in.index["names"]) wanted.insert(n.get<std::string>());
@@ -298,15 +310,17 @@ Expected<ReshardResult> to_single(const Input& in, const Layouts& layouts, std::
   std::vector<Output> model, optimizer;
   for (const auto& kind : kinds)
     for (const auto& name : wanted) {
-      if (kind != kModel && layouts.canonical(name) != name && wanted.count(layouts.canonical(name))) continue;   // a tied tensor has one state
+      if (kind != kModel && layouts.canonical(name) != name && wanted.count(layouts.canonical(name)))
+        continue;  // a tied tensor has one state
       auto found = in.find(kind, name);
       if (!found) return found.error();
-      if (found->parts.empty()) continue;   // a buffer that is made anew, or a parameter that has no state
+      if (found->parts.empty()) continue;  // a buffer that is made anew, or a parameter that has no state
       Output o{kind == kModel ? name : kind + "/" + name, kind, *found, whole_block(found->shape), nullptr};
       (kind == kModel ? model : optimizer).push_back(std::move(o));
     }
   for (const Entry& e : layouts.entries)
-    if (!e.buffer && std::none_of(model.begin(), model.end(), [&](const Output& o) { return layouts.canonical(o.name) == layouts.canonical(e.source); }))
+    if (!e.buffer &&
+        std::none_of(model.begin(), model.end(), [&](const Output& o) { return layouts.canonical(o.name) == layouts.canonical(e.source); }))
       return failure(fmt::format("the checkpoint has no tensor {}, which params.yaml describes", e.source), {}, "input");
   Temporary temporary{out + ".tmp"}, beside{optimizer.empty() ? "" : optimizer_beside(out) + ".tmp"};
   auto w = write_file(temporary.path, model, {{"format", "pt"}}, result);
@@ -331,7 +345,8 @@ Expected<ReshardResult> to_single(const Input& in, const Layouts& layouts, std::
 
 Expected<ReshardResult> to_grid(const Input& in, const Layouts& layouts, const ReshardRequest& request, ReshardResult result) {
   if (layouts.stages % request.to_pp)
-    return failure(fmt::format("--to {},{}: {} is for {} pipeline stages", request.to_tp, request.to_pp, request.params, layouts.stages), {}, "usage");
+    return failure(fmt::format("--to {},{}: {} is for {} pipeline stages", request.to_tp, request.to_pp, request.params, layouts.stages),
+                   {}, "usage");
   const int tp = request.to_tp;
   const long iteration = in.index.value("iteration", 0L);
   std::error_code ec;
@@ -353,11 +368,14 @@ Expected<ReshardResult> to_grid(const Input& in, const Layouts& layouts, const R
             auto found = in.find(kind, e.source);
             if (!found) return found.error();
             if (found->parts.empty()) {
-              if (!optimizer && !e.buffer) return failure(fmt::format("what is read has no tensor {}, which {} describes", e.source, request.params), {}, "input");
+              if (!optimizer && !e.buffer)
+                return failure(fmt::format("what is read has no tensor {}, which {} describes", e.source, request.params), {}, "input");
               continue;
             }
             if (!e.shape.empty() && e.shape != found->shape)
-              return failure(fmt::format("{} has shape [{}], {} says [{}]", e.source, fmt::join(found->shape, ", "), request.params, fmt::join(e.shape, ", ")), {}, "input");
+              return failure(fmt::format("{} has shape [{}], {} says [{}]", e.source, fmt::join(found->shape, ", "), request.params,
+                                         fmt::join(e.shape, ", ")),
+                             {}, "input");
             auto block = e.slice(found->shape, rank, tp);
             if (!block) return block.error();
             const std::string source = layouts.canonical(e.source);
@@ -367,19 +385,28 @@ Expected<ReshardResult> to_grid(const Input& in, const Layouts& layouts, const R
             outputs.push_back({optimizer ? kind + "/" + e.name : e.name, kind, std::move(*found), std::move(*block), &e});
           }
         if (outputs.empty() && optimizer) continue;
-        const std::string name = optimizer ? fmt::format("optimizer-tp{:02}-stage{:02}-dp00.safetensors", rank, stage) : fmt::format("model-tp{:02}-stage{:02}.safetensors", rank, stage);
+        const std::string name = optimizer ? fmt::format("optimizer-tp{:02}-stage{:02}-dp00.safetensors", rank, stage)
+                                           : fmt::format("model-tp{:02}-stage{:02}.safetensors", rank, stage);
         auto w = write_file(temporary.path + "/" + name, outputs, {{"format", "pt"}}, result);
         if (!w) return w.error();
         files[name] = {{"bytes", w->bytes()}, {"crc32", fmt::format("{:08x}", w->crc())}};
       }
   for (const auto& name : in.names)
-    if (!used.count(layouts.canonical(name))) return failure(fmt::format("{}: {} does not describe {}", request.in, request.params, name), {}, "input");
+    if (!used.count(layouts.canonical(name)))
+      return failure(fmt::format("{}: {} does not describe {}", request.in, request.params, name), {}, "input");
   if (auto r = write_text(temporary.path + "/params.yaml", layouts.text); !r) return r.error();
-  files["params.yaml"] = {{"bytes", layouts.text.size()}, {"crc32", fmt::format("{:08x}", crc32(0, layouts.text.data(), layouts.text.size()))}};
+  files["params.yaml"] = {{"bytes", layouts.text.size()},
+                          {"crc32", fmt::format("{:08x}", crc32(0, layouts.text.data(), layouts.text.size()))}};
   std::vector<int> ranks;
   for (int r = 0; r < tp * request.to_pp; ++r) ranks.push_back(r);
-  json index{{"version", 1}, {"iteration", iteration}, {"grid", {{"tp", tp}, {"pp", request.to_pp}, {"dp", 1}, {"stages", layouts.stages}, {"zero", false}}},
-             {"ranks", ranks}, {"files", files}, {"shapes", shapes}, {"steps", steps}, {"kinds", kinds},
+  json index{{"version", 1},
+             {"iteration", iteration},
+             {"grid", {{"tp", tp}, {"pp", request.to_pp}, {"dp", 1}, {"stages", layouts.stages}, {"zero", false}}},
+             {"ranks", ranks},
+             {"files", files},
+             {"shapes", shapes},
+             {"steps", steps},
+             {"kinds", kinds},
              {"numbers", in.index.contains("numbers") ? in.index["numbers"] : json{{"groups", json::array()}, {"scaler", nullptr}}},
              {"extra", in.index.contains("extra") ? in.index["extra"] : json{{"consumed", 0}}}};
   if (in.single()) index["names"] = in.names;
@@ -420,7 +447,7 @@ Expected<ReshardResult> reshard(const ReshardRequest& request) {
     if (request.to_tp < 1 || request.to_pp < 1) return failure("--to: expected two positive numbers, tp,pp", {}, "usage");
     const bool single = request.to_tp == 1 && request.to_pp == 1;
     return single ? to_single(*in, *layouts, request.out, {}) : to_grid(*in, *layouts, request, {});
-  } catch (const std::exception& e) {   // of the JSON library: an index that is no index
+  } catch (const std::exception& e) {  // of the JSON library: an index that is no index
     return failure(fmt::format("{}: {}", request.in, e.what()), {}, "input");
   }
 }

@@ -19,10 +19,10 @@ struct ReshardRequest {
 };
 
 struct ReshardResult {
-  std::string out;               ///< the folder or file written
-  int tensors = 0, files = 0;    ///< written
+  std::string out;             ///< the folder or file written
+  int tensors = 0, files = 0;  ///< written
   std::uint64_t bytes = 0;
-  std::uint64_t largest = 0;     ///< bytes of the largest tensor
+  std::uint64_t largest = 0;  ///< bytes of the largest tensor
   std::vector<std::string> notes;
 };
 

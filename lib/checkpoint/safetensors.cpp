@@ -17,8 +17,9 @@ using support::Expected;
 using support::failure;
 
 std::uint64_t element_size(const std::string& dtype) {
-  static const std::map<std::string, std::uint64_t> sizes{{"F64", 8}, {"F32", 4}, {"F16", 2}, {"BF16", 2}, {"I64", 8}, {"I32", 4}, {"I16", 2}, {"I8", 1},
-                                                          {"U64", 8}, {"U32", 4}, {"U16", 2}, {"U8", 1}, {"BOOL", 1}, {"F8_E4M3", 1}, {"F8_E5M2", 1}, {"C64", 8}};
+  static const std::map<std::string, std::uint64_t> sizes{{"F64", 8},  {"F32", 4},     {"F16", 2},     {"BF16", 2}, {"I64", 8}, {"I32", 4},
+                                                          {"I16", 2},  {"I8", 1},      {"U64", 8},     {"U32", 4},  {"U16", 2}, {"U8", 1},
+                                                          {"BOOL", 1}, {"F8_E4M3", 1}, {"F8_E5M2", 1}, {"C64", 8}};
   auto it = sizes.find(dtype);
   return it == sizes.end() ? 0 : it->second;
 }
@@ -31,12 +32,15 @@ Expected<SafetensorsFile> SafetensorsFile::open(const std::string& path) {
   if (f.fd_ < 0 || fstat(f.fd_, &st) != 0) return failure(fmt::format("{}: {}", path, std::strerror(errno)), {}, "input");
   const auto size = static_cast<std::uint64_t>(st.st_size);
   std::array<unsigned char, 8> first{};
-  if (size < 8 || pread(f.fd_, first.data(), 8, 0) != 8) return failure(path + ": no safetensors file: it is shorter than a header", {}, "input");
+  if (size < 8 || pread(f.fd_, first.data(), 8, 0) != 8)
+    return failure(path + ": no safetensors file: it is shorter than a header", {}, "input");
   std::uint64_t length = 0;
   for (int i = 7; i >= 0; --i) length = length << 8 | first[static_cast<std::size_t>(i)];
-  if (length > size - 8 || length > 100'000'000) return failure(path + ": no safetensors file, or a truncated one: its header does not fit", {}, "input");
+  if (length > size - 8 || length > 100'000'000)
+    return failure(path + ": no safetensors file, or a truncated one: its header does not fit", {}, "input");
   std::string text(length, '\0');
-  if (pread(f.fd_, text.data(), length, 8) != static_cast<ssize_t>(length)) return failure(path + ": the header cannot be read", {}, "input");
+  if (pread(f.fd_, text.data(), length, 8) != static_cast<ssize_t>(length))
+    return failure(path + ": the header cannot be read", {}, "input");
   const auto j = nlohmann::json::parse(text, nullptr, false);
   if (!j.is_object()) return failure(path + ": no safetensors file: its header is no JSON object", {}, "input");
   for (const auto& [name, value] : j.items()) {
@@ -45,8 +49,8 @@ Expected<SafetensorsFile> SafetensorsFile::open(const std::string& path) {
         if (v.is_string()) f.metadata_[k] = v.get<std::string>();
       continue;
     }
-    if (!value.is_object() || !value.contains("dtype") || !value.contains("shape") || !value.contains("data_offsets") || !value["dtype"].is_string() ||
-        !value["shape"].is_array() || !value["data_offsets"].is_array() || value["data_offsets"].size() != 2)
+    if (!value.is_object() || !value.contains("dtype") || !value.contains("shape") || !value.contains("data_offsets") ||
+        !value["dtype"].is_string() || !value["shape"].is_array() || !value["data_offsets"].is_array() || value["data_offsets"].size() != 2)
       return failure(fmt::format("{}: the header's entry for {} is damaged", path, name), {}, "input");
     TensorInfo t;
     t.dtype = value["dtype"].get<std::string>();
@@ -57,10 +61,13 @@ Expected<SafetensorsFile> SafetensorsFile::open(const std::string& path) {
       elements *= static_cast<std::uint64_t>(t.shape.back());
     }
     const auto& o = value["data_offsets"];
-    if (!o[0].is_number_unsigned() || !o[1].is_number_unsigned()) return failure(fmt::format("{}: the header's entry for {} is damaged", path, name), {}, "input");
+    if (!o[0].is_number_unsigned() || !o[1].is_number_unsigned())
+      return failure(fmt::format("{}: the header's entry for {} is damaged", path, name), {}, "input");
     const auto begin = o[0].get<std::uint64_t>(), end = o[1].get<std::uint64_t>();
-    if (element_size(t.dtype) == 0) return failure(fmt::format("{}: {} has the type {}, which is not known here", path, name, t.dtype), {}, "input");
-    if (end < begin || end - begin != elements * element_size(t.dtype)) return failure(fmt::format("{}: {} has a shape that does not fit its bytes", path, name), {}, "input");
+    if (element_size(t.dtype) == 0)
+      return failure(fmt::format("{}: {} has the type {}, which is not known here", path, name, t.dtype), {}, "input");
+    if (end < begin || end - begin != elements * element_size(t.dtype))
+      return failure(fmt::format("{}: {} has a shape that does not fit its bytes", path, name), {}, "input");
     if (end > size - 8 - length) return failure(fmt::format("{}: truncated: {} ends past the end of the file", path, name), {}, "input");
     t.offset = 8 + length + begin;
     t.bytes = end - begin;
@@ -120,7 +127,8 @@ SafetensorsWriter::~SafetensorsWriter() {
 }
 
 Expected<bool> SafetensorsWriter::write(const char* data, std::uint64_t bytes) {
-  if (std::fwrite(data, 1, bytes, file_) != bytes) return failure(fmt::format("{}: cannot be written: {}", path_, std::strerror(errno)), {}, "input");
+  if (std::fwrite(data, 1, bytes, file_) != bytes)
+    return failure(fmt::format("{}: cannot be written: {}", path_, std::strerror(errno)), {}, "input");
   crc_ = crc32(crc_, data, bytes);
   bytes_ += bytes;
   return true;
@@ -149,8 +157,11 @@ std::uint32_t crc32(std::uint32_t crc, const char* data, std::size_t n) {
   crc = ~crc;
   const auto* p = reinterpret_cast<const unsigned char*>(data);
   for (; n >= 8; n -= 8, p += 8) {
-    const std::uint32_t a = crc ^ (static_cast<std::uint32_t>(p[0]) | static_cast<std::uint32_t>(p[1]) << 8 | static_cast<std::uint32_t>(p[2]) << 16 | static_cast<std::uint32_t>(p[3]) << 24);
-    crc = tables[7][a & 0xff] ^ tables[6][a >> 8 & 0xff] ^ tables[5][a >> 16 & 0xff] ^ tables[4][a >> 24] ^ tables[3][p[4]] ^ tables[2][p[5]] ^ tables[1][p[6]] ^ tables[0][p[7]];
+    const std::uint32_t a = crc ^
+        (static_cast<std::uint32_t>(p[0]) | static_cast<std::uint32_t>(p[1]) << 8 | static_cast<std::uint32_t>(p[2]) << 16 |
+         static_cast<std::uint32_t>(p[3]) << 24);
+    crc = tables[7][a & 0xff] ^ tables[6][a >> 8 & 0xff] ^ tables[5][a >> 16 & 0xff] ^ tables[4][a >> 24] ^ tables[3][p[4]] ^
+        tables[2][p[5]] ^ tables[1][p[6]] ^ tables[0][p[7]];
   }
   for (; n; --n, ++p) crc = tables[0][(crc ^ *p) & 0xff] ^ (crc >> 8);
   return ~crc;

@@ -152,7 +152,7 @@ class Reader {
     class_ = nullptr;
     f->body = block(o.at("s"));
     class_ = outside;
-    NameSet outer;   // C++ has no hidden locals: what a lambda assigns to and its function declared is the function's (listed as nonlocal)
+    NameSet outer;  // C++ has no hidden locals: what a lambda assigns to and its function declared is the function's (listed as nonlocal)
     for (const Stmt* s : f->body)
       if (s->kind == StmtKind::Nonlocal)
         for (const auto& n : s->names) outer.add(n);
@@ -205,6 +205,8 @@ class Reader {
 
 json to_json(const std::vector<Stmt*>& body) { return list(body); }
 
-std::vector<Stmt*> from_json(const json& j, const std::vector<support::FileId>& files, Arena& arena, Module& module) { return Reader(files, arena, module).block(j); }
+std::vector<Stmt*> from_json(const json& j, const std::vector<support::FileId>& files, Arena& arena, Module& module) {
+  return Reader(files, arena, module).block(j);
+}
 
 }  // namespace shardwright::cxx

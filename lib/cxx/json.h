@@ -14,7 +14,9 @@ constexpr int kFormat = 2;
 /// Top-level statements of a program.
 nlohmann::json to_json(const std::vector<program::Stmt*>& body);
 /// The reverse. `files` maps the document's indices to those of a SourceManager; `module` owns what is read: functions and classes
-/// point to it, functions to the class that holds them, and their local names are those that they bind. Throws nlohmann's exceptions on a damaged document.
-std::vector<program::Stmt*> from_json(const nlohmann::json&, const std::vector<support::FileId>& files, program::Arena&, program::Module& module);
+/// point to it, functions to the class that holds them, and their local names are those that they bind. Throws nlohmann's exceptions on a
+/// damaged document.
+std::vector<program::Stmt*> from_json(const nlohmann::json&, const std::vector<support::FileId>& files, program::Arena&,
+                                      program::Module& module);
 
 }  // namespace shardwright::cxx

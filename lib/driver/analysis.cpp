@@ -19,14 +19,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string place(const support::SourceManager& sm, const support::Range& r) { return r.valid() ? sm.describe(r) : std::string("<unknown>"); }
+std::string place(const support::SourceManager& sm, const support::Range& r) {
+  return r.valid() ? sm.describe(r) : std::string("<unknown>");
+}
 
 /// Statements that are decided by `self.training`, in what forward ran of the user's modules: the other side was not looked at.
 std::vector<support::Range> training_branches(const model::Trace& t, const support::SourceManager& sm) {
   std::vector<support::Range> out;
   std::set<const program::Function*> seen;
   for (const auto& f : t.frames) {
-    if (f.begin < t.forward_begin || f.builtin || !f.function || f.self < 0 || sm.file(f.function->range.file).module.starts_with("torch.") || !seen.insert(f.function).second) continue;
+    if (f.begin < t.forward_begin || f.builtin || !f.function || f.self < 0 ||
+        sm.file(f.function->range.file).module.starts_with("torch.") || !seen.insert(f.function).second)
+      continue;
     program::walk(f.function->body, [&](const program::Stmt* s) {
       bool decides = false;
       if (s->kind == program::StmtKind::If && s->value)
@@ -51,13 +55,14 @@ bool give_up(const sharding::Axis& a, const std::string& why, const model::Trace
 /// Where no cut may be.
 struct CutLimits {
   std::set<std::pair<model::Clock, pipeline::CutKind>> banned;
-  std::set<const program::Expr*> whole;   ///< constructor calls: nor inside of what they make
+  std::set<const program::Expr*> whole;  ///< constructor calls: nor inside of what they make
   std::vector<support::Note> why;
 };
 
 /// A stage cannot be written beside the others as it is cut: the next attempt is not cut inside the modules that a refusal names,
 /// nor at these places again. False: there is no such refusal.
-bool cut_elsewhere(const std::vector<rewrite::Refusal>& refusals, const model::Trace& t, const pipeline::Partition& now, CutLimits& limits) {
+bool cut_elsewhere(const std::vector<rewrite::Refusal>& refusals, const model::Trace& t, const pipeline::Partition& now,
+                   CutLimits& limits) {
   bool any = false;
   for (const auto& r : refusals) {
     if (r.axis >= 0) continue;
@@ -123,7 +128,8 @@ std::string unsummed(const model::Trace& t, const pipeline::Partition& p, const 
     std::string list;
     for (int k : stages) list += (list.empty() ? "" : k == stages.back() ? " and " : ", ") + std::to_string(k);
     cut = stages.back() != last ? stages.back() : stages.front() != 0 ? stages.front() - 1 : stages[1] - 1;
-    return "parameter " + t.tensor(tensor).name + " is used in stages " + list + ", and target '" + target->name + "' sums gradients over the first and the last stage only (--pp 2 or --target runtime can do it)";
+    return "parameter " + t.tensor(tensor).name + " is used in stages " + list + ", and target '" + target->name +
+        "' sums gradients over the first and the last stage only (--pp 2 or --target runtime can do it)";
   }
   return "";
 }
@@ -135,14 +141,15 @@ std::string unanswered(const model::Trace& t, const rewrite::StageSlicer& slicer
       const model::Tensor& x = t.tensor(id);
       if (x.requires_grad && x.from_parameter && model::is_floating(x.dtype)) continue;
       cut = k;
-      return "a tensor that gets no gradient (" + model::shape_text(x.shape) + " " + std::string(model::short_name(x.dtype)) + ") would be sent, and the schedule of target '" + target->name + "' waits for one";
+      return "a tensor that gets no gradient (" + model::shape_text(x.shape) + " " + std::string(model::short_name(x.dtype)) +
+          ") would be sent, and the schedule of target '" + target->name + "' waits for one";
     }
   return "";
 }
 
 /// Chooses cuts that the slicer can write, alone and together. Returns why there are none.
-std::string choose_cuts(const model::Trace& t, pipeline::Options po, rewrite::StageSlicer& slicer, const rules::Target* target, const CutLimits& limits,
-                        pipeline::Partition& out, std::vector<std::pair<std::string, int>>& refused) {
+std::string choose_cuts(const model::Trace& t, pipeline::Options po, rewrite::StageSlicer& slicer, const rules::Target* target,
+                        const CutLimits& limits, pipeline::Partition& out, std::vector<std::pair<std::string, int>>& refused) {
   Expressible expressible{&slicer, {}, limits.banned, limits.whole};
   po.can_emit = can_emit;
   po.can_emit_data = &expressible;
@@ -184,7 +191,8 @@ support::Expected<plan::Plan> read_plan(const PlanRequest& want, support::Source
   return plan::from_yaml(*text, want.plan_file, sm);
 }
 
-support::Expected<std::unique_ptr<Analysis>> trace_model(const ModelRequest& request, support::SourceManager& sm, const Progress& progress) {
+support::Expected<std::unique_ptr<Analysis>> trace_model(const ModelRequest& request, support::SourceManager& sm,
+                                                         const Progress& progress) {
   auto a = std::make_unique<Analysis>();
   auto file = load_job(request, sm);
   if (!file) return file.error();
@@ -207,7 +215,8 @@ support::Expected<std::unique_ptr<Analysis>> trace_model(const ModelRequest& req
   return a;
 }
 
-support::Expected<std::unique_ptr<Analysis>> analyse(const ModelRequest& request, const PlanRequest& want, support::SourceManager& sm, const Progress& progress) {
+support::Expected<std::unique_ptr<Analysis>> analyse(const ModelRequest& request, const PlanRequest& want, support::SourceManager& sm,
+                                                     const Progress& progress) {
   auto made = trace_model(request, sm, progress);
   if (!made) return made;
   Analysis& a = **made;
@@ -218,7 +227,8 @@ support::Expected<std::unique_ptr<Analysis>> analyse(const ModelRequest& request
     a.target = std::make_unique<rules::Target>(*target);
     mine.target = a.target.get();
   }
-  if (want.grid.pp < 1 || want.grid.tp < 1 || want.grid.dp < 1) return support::failure("--tp, --pp and --dp must be at least 1", {}, "usage");
+  if (want.grid.pp < 1 || want.grid.tp < 1 || want.grid.dp < 1)
+    return support::failure("--tp, --pp and --dp must be at least 1", {}, "usage");
 
   // The same model at another batch size: an axis counts only when both agree. Models whose batch is fixed by their
   // constructor cannot run at another one; then the plan holds for this size, and says so.
@@ -230,25 +240,43 @@ support::Expected<std::unique_ptr<Analysis>> analyse(const ModelRequest& request
   options.rules_dirs = request.rules;
   if (a.file.cxx) options.programs = {a.file.cxx->module};
   if (auto other = eval::trace(eval::with_batch(a.file.job, 3), options, sm)) a.other = std::move(*other);
-  else a.warnings.push_back({support::Severity::Warning, "batch", {}, "the model does not run at another batch size (" + other.error().message + "): the plan is proven for this size only", {}, {}});
+  else
+    a.warnings.push_back(
+        {support::Severity::Warning,
+         "batch",
+         {},
+         "the model does not run at another batch size (" + other.error().message + "): the plan is proven for this size only",
+         {},
+         {}});
   if (const auto& lost = a.traced->lost; !lost.empty())
-    a.warnings.push_back({support::Severity::Warning, "analysis", lost.front().range,
-                          "what forward returns is not known from here on (" + lost.front().why + "): what is computed with it stays whole on every rank and in one stage", {}, {}});
+    a.warnings.push_back({support::Severity::Warning,
+                          "analysis",
+                          lost.front().range,
+                          "what forward returns is not known from here on (" + lost.front().why +
+                              "): what is computed with it stays whole on every rank and in one stage",
+                          {},
+                          {}});
   if (!a.file.job.train)
     if (const auto branches = training_branches(a.traced->trace, sm); !branches.empty())
-      a.warnings.push_back({support::Severity::Warning, "training", branches.front(),
-                            fmt::format("`training` decides here{}, and only what runs in evaluation was analysed and will be compared: --set mode=train (or `mode: train` in the job file) does so for training",
-                                        branches.size() > 1 ? fmt::format(" and at {} more places", branches.size() - 1) : ""), {}, {}});
+      a.warnings.push_back({support::Severity::Warning,
+                            "training",
+                            branches.front(),
+                            fmt::format("`training` decides here{}, and only what runs in evaluation was analysed and will be compared: "
+                                        "--set mode=train (or `mode: train` in the job file) does so for training",
+                                        branches.size() > 1 ? fmt::format(" and at {} more places", branches.size() - 1) : ""),
+                            {},
+                            {}});
 
   if (auto planned = plan_again(a, request, mine, sm, progress); !planned) return planned.error();
   return made;
 }
 
-support::Expected<bool> plan_again(Analysis& a, const ModelRequest& request, const PlanRequest& want, support::SourceManager& sm, const Progress& progress) {
+support::Expected<bool> plan_again(Analysis& a, const ModelRequest& request, const PlanRequest& want, support::SourceManager& sm,
+                                   const Progress& progress) {
   const model::Trace& t = a.traced->trace;
-  const model::Trace* other = a.other ? &a.other->trace : nullptr;   // the model at another batch size
-  std::vector<plan::Fallback> given_up;   // axes that generation could not express
-  std::vector<std::vector<model::TensorId>> whole;   // beside it: the parameters that carry them
+  const model::Trace* other = a.other ? &a.other->trace : nullptr;  // the model at another batch size
+  std::vector<plan::Fallback> given_up;                             // axes that generation could not express
+  std::vector<std::vector<model::TensorId>> whole;                  // beside it: the parameters that carry them
   a.refused_cuts.clear();
   sharding::Options so;
   so.tp = want.grid.tp;
@@ -262,7 +290,8 @@ support::Expected<bool> plan_again(Analysis& a, const ModelRequest& request, con
   plan::Plan pins;
   bool have_pins = false;
   auto unfit = [&](support::Diagnostic d) {
-    d.message = want.plan_file + " does not fit this source: " + d.message + ". Make it again with `shardwright plan … -o " + want.plan_file + "`, or leave --plan out";
+    d.message = want.plan_file + " does not fit this source: " + d.message + ". Make it again with `shardwright plan … -o " +
+        want.plan_file + "`, or leave --plan out";
     return d;
   };
   if (!want.plan_file.empty()) {
@@ -271,9 +300,11 @@ support::Expected<bool> plan_again(Analysis& a, const ModelRequest& request, con
     pins = *p;
     have_pins = true;
     if (const int stages = pins.grid.pp * pins.grid.virtual_stages; stages != want.grid.pp)
-      return support::failure(fmt::format("{} has {} stage{}, {} are asked for: leave --pp and --virtual-stages out, or make the plan again with `shardwright plan … -o {}`", want.plan_file, stages,
-                                          stages == 1 ? "" : "s", want.grid.pp, want.plan_file), {}, "plan");
-    pins.grid.tp = want.grid.tp;   // whether the axes are divisible by it is looked at below
+      return support::failure(fmt::format("{} has {} stage{}, {} are asked for: leave --pp and --virtual-stages out, or make the plan "
+                                          "again with `shardwright plan … -o {}`",
+                                          want.plan_file, stages, stages == 1 ? "" : "s", want.grid.pp, want.plan_file),
+                              {}, "plan");
+    pins.grid.tp = want.grid.tp;  // whether the axes are divisible by it is looked at below
     for (auto& name : plan::kept_whole(pins)) so.keep_replicated.push_back(name);
   }
 
@@ -296,7 +327,7 @@ support::Expected<bool> plan_again(Analysis& a, const ModelRequest& request, con
       po.copy_parameters = po.stages == 2 || !want.target || want.target->stage_tied.empty();
       std::string why;
       a.slicer.reset();
-      if (want.grid.pp > 1 && !a.file.cxx) {   // stages of models in C++ are planned, not written
+      if (want.grid.pp > 1 && !a.file.cxx) {  // stages of models in C++ are planned, not written
         a.slicer = std::make_unique<rewrite::StageSlicer>(t, sm, other);
         if (want.target && want.target->plain_sends) a.slicer->send_contiguous();
         for (auto s : a.sharding.states) po.varying.push_back(s == sharding::State::V || s == sharding::State::P);
@@ -318,10 +349,14 @@ support::Expected<bool> plan_again(Analysis& a, const ModelRequest& request, con
         support::Diagnostic d = support::failure(a.partition.error, {}, "stages");
         if (!po.required.empty()) {
           d.range = said_in_source.cuts.front().comment;
-          d.message = fmt::format("`cut-here`: {} (the comment{} in the source ask{} for {} cut{}; --pp says {} stages)", d.message, said_in_source.cuts.size() == 1 ? "" : "s",
-                                  said_in_source.cuts.size() == 1 ? "s" : "", po.required.size(), po.required.size() == 1 ? "" : "s", po.stages);
+          d.message = fmt::format("`cut-here`: {} (the comment{} in the source ask{} for {} cut{}; --pp says {} stages)", d.message,
+                                  said_in_source.cuts.size() == 1 ? "" : "s", said_in_source.cuts.size() == 1 ? "s" : "",
+                                  po.required.size(), po.required.size() == 1 ? "" : "s", po.stages);
         }
-        for (std::size_t i = 0; i < a.refused_cuts.size() && i < 3; ++i) d.notes.push_back({{}, fmt::format("{} place{}: {}", a.refused_cuts[i].second, a.refused_cuts[i].second == 1 ? "" : "s", a.refused_cuts[i].first)});
+        for (std::size_t i = 0; i < a.refused_cuts.size() && i < 3; ++i)
+          d.notes.push_back(
+              {{},
+               fmt::format("{} place{}: {}", a.refused_cuts[i].second, a.refused_cuts[i].second == 1 ? "" : "s", a.refused_cuts[i].first)});
         d.notes.insert(d.notes.end(), limits.why.begin(), limits.why.end());
         return d;
       }
@@ -332,7 +367,8 @@ support::Expected<bool> plan_again(Analysis& a, const ModelRequest& request, con
         if (want.target && want.target->typed) {
           a.typed = rewrite::typed_text(t, a.sharding, a.edits, sm, *a.rules, *want.target);
           refusals = a.typed.refusals;
-          if (!refusals.empty() && want.target->share_copies) {   // self- and cross-attention by one class: the same text when every reader copies
+          if (!refusals.empty() &&
+              want.target->share_copies) {  // self- and cross-attention by one class: the same text when every reader copies
             auto apart = std::make_unique<rules::Target>(*want.target);
             apart->share_copies = false;
             auto edits = rewrite::tp_edits(t, a.sharding, sm, *a.rules, apart.get(), other);
@@ -353,8 +389,10 @@ support::Expected<bool> plan_again(Analysis& a, const ModelRequest& request, con
       plan::Fallback fallback{"", place(sm, r.where), r.message};
       if (r.axis < 0) continue;
       const auto& axis = a.sharding.axes[static_cast<std::size_t>(r.axis)];
-      progress_made = give_up(axis, fmt::format("what it needs cannot be written: {} ({})", r.message, fallback.where), t, so) || progress_made;
-      const auto same = std::find_if(given_up.begin(), given_up.end(), [&](const plan::Fallback& f) { return f.where == fallback.where && f.reason == fallback.reason; });
+      progress_made =
+          give_up(axis, fmt::format("what it needs cannot be written: {} ({})", r.message, fallback.where), t, so) || progress_made;
+      const auto same = std::find_if(given_up.begin(), given_up.end(),
+                                     [&](const plan::Fallback& f) { return f.where == fallback.where && f.reason == fallback.reason; });
       auto& names = same == given_up.end() ? whole.emplace_back() : whole[static_cast<std::size_t>(same - given_up.begin())];
       if (same == given_up.end()) given_up.push_back(std::move(fallback));
       for (auto p : axis.parameters)
@@ -396,10 +434,14 @@ support::Expected<bool> plan_again(Analysis& a, const ModelRequest& request, con
   a.plan = plan::make(pi);
   for (std::size_t i = 0; i < given_up.size(); ++i) {
     auto& names = whole[i];
-    names.erase(std::remove_if(names.begin(), names.end(), [&](model::TensorId p) { return a.sharding.axis_of[static_cast<std::size_t>(p)] >= 0; }), names.end());   // split another way
+    names.erase(
+        std::remove_if(names.begin(), names.end(), [&](model::TensorId p) { return a.sharding.axis_of[static_cast<std::size_t>(p)] >= 0; }),
+        names.end());  // split another way
     std::string first;
     for (std::size_t k = 0; k < names.size() && k < 3; ++k) first += (k ? ", " : "") + t.tensor(names[k]).name;
-    if (!names.empty()) given_up[i].reason = fmt::format("{}{}: whole on every rank, because {}", first, names.size() > 3 ? fmt::format(" and {} more", names.size() - 3) : "", given_up[i].reason);
+    if (!names.empty())
+      given_up[i].reason = fmt::format("{}{}: whole on every rank, because {}", first,
+                                       names.size() > 3 ? fmt::format(" and {} more", names.size() - 3) : "", given_up[i].reason);
   }
   a.plan.fallbacks.insert(a.plan.fallbacks.end(), given_up.begin(), given_up.end());
   return true;

@@ -47,11 +47,13 @@ support::Range place(const toml::source_region& r, const support::SourceManager&
   const auto& f = sm.file(file);
   const std::size_t line = r.begin.line ? r.begin.line - 1 : 0;
   if (line >= f.line_starts.size()) return {file, 0, 0};
-  const std::uint32_t at = std::min<std::uint32_t>(f.line_starts[line] + (r.begin.column ? r.begin.column - 1 : 0), static_cast<std::uint32_t>(f.text.size()));
+  const std::uint32_t at =
+      std::min<std::uint32_t>(f.line_starts[line] + (r.begin.column ? r.begin.column - 1 : 0), static_cast<std::uint32_t>(f.text.size()));
   return {file, at, at};
 }
 
-support::Expected<bool> flatten(const toml::table& table, const std::string& prefix, const support::SourceManager& sm, support::FileId file, Settings& out) {
+support::Expected<bool> flatten(const toml::table& table, const std::string& prefix, const support::SourceManager& sm, support::FileId file,
+                                Settings& out) {
   for (const auto& [key, value] : table) {
     const std::string name = prefix + std::string(key.str());
     if (const auto* inner = value.as_table()) {
@@ -83,9 +85,14 @@ support::Expected<Config> interpret(const Settings& settings, const std::string&
   Config c;
   c.path = path;
   const std::string folder = support::parent_path(path);
-  auto joined = [&](const std::string& p) { return std::filesystem::path(p).is_absolute() || folder.empty() ? p : support::normal_path(support::join_path(folder, p)); };
-  const std::map<std::string, std::pair<std::vector<std::string>*, bool>> lists = {
-      {"rules", {&c.rules, true}}, {"python_path", {&c.python_path, true}}, {"lint.select", {&c.lint.select, false}}, {"lint.ignore", {&c.lint.ignore, false}}, {"lint.exclude", {&c.lint.exclude, false}}};
+  auto joined = [&](const std::string& p) {
+    return std::filesystem::path(p).is_absolute() || folder.empty() ? p : support::normal_path(support::join_path(folder, p));
+  };
+  const std::map<std::string, std::pair<std::vector<std::string>*, bool>> lists = {{"rules", {&c.rules, true}},
+                                                                                   {"python_path", {&c.python_path, true}},
+                                                                                   {"lint.select", {&c.lint.select, false}},
+                                                                                   {"lint.ignore", {&c.lint.ignore, false}},
+                                                                                   {"lint.exclude", {&c.lint.exclude, false}}};
   for (const auto& [name, s] : settings) {
     if (auto it = lists.find(name); it != lists.end()) {
       for (const auto& v : s.values) it->second.first->push_back(it->second.second ? joined(v) : v);
@@ -110,7 +117,9 @@ support::Expected<Config> interpret(const Settings& settings, const std::string&
       std::string all;
       for (const auto& k : known) all += (all.empty() ? "" : ", ") + k;
       const auto near = support::yaml::nearest(name, known);
-      return failure("unknown key '" + name + "' in the configuration" + (near ? "; did you mean '" + *near + "'?" : "") + " Known are " + all, s.range, "input");
+      return failure(
+          "unknown key '" + name + "' in the configuration" + (near ? "; did you mean '" + *near + "'?" : "") + " Known are " + all,
+          s.range, "input");
     }
   }
   return c;
@@ -127,7 +136,8 @@ support::Expected<std::optional<Config>> read(const std::string& path, support::
   Settings settings;
   if (is_toml(path)) {
     toml::parse_result parsed = toml::parse(*text, path);
-    if (!parsed) return failure("not valid TOML: " + std::string(parsed.error().description()), place(parsed.error().source(), sm, file), "input");
+    if (!parsed)
+      return failure("not valid TOML: " + std::string(parsed.error().description()), place(parsed.error().source(), sm, file), "input");
     const toml::node_view<toml::node> node = parsed.table()["tool"]["shardwright"];
     if (!node) return std::optional<Config>{};
     if (!node.is_table()) return failure("[tool.shardwright] is a table", place(node.node()->source(), sm, file), "input");

@@ -1,5 +1,5 @@
-// A project's configuration: `shardwright.yaml`, or [tool.shardwright] of pyproject.toml, in the folder of what is looked at or above. Checked
-// strictly. What the command line says wins.
+// A project's configuration: `shardwright.yaml`, or [tool.shardwright] of pyproject.toml, in the folder of what is looked at or above.
+// Checked strictly. What the command line says wins.
 //
 //   rules: [my_rules]            folders, relative to the configuration's own
 //   python_path: [src]
@@ -29,8 +29,8 @@ struct Config {
   } lint;
 };
 
-/// The configuration that holds in `folder`: the nearest shardwright.yaml, or pyproject.toml with [tool.shardwright], at or above it (in one
-/// folder the first wins). Paths in it are returned joined with the file's folder. Empty when there is none.
+/// The configuration that holds in `folder`: the nearest shardwright.yaml, or pyproject.toml with [tool.shardwright], at or above it (in
+/// one folder the first wins). Paths in it are returned joined with the file's folder. Empty when there is none.
 support::Expected<Config> find_config(const std::string& folder, support::SourceManager& sm);
 
 /// One file by its name; for --config-like uses and tests.

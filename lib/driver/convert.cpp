@@ -9,13 +9,13 @@
 #include "driver/recheck.h"
 #include "driver/retreat.h"
 #include "driver/verify_cxx.h"
+#include "driver/version.h"
 #include "driver/write.h"
 #include "emit/cxx_package.h"
 #include "emit/tables.h"
 #include "eval/imports.h"
-#include "driver/version.h"
-#include "support/files.h"
 #include "rules/target.h"
+#include "support/files.h"
 
 namespace shardwright::driver {
 
@@ -52,7 +52,9 @@ std::string snake_case(const std::string& name) {
   std::string out;
   for (std::size_t i = 0; i < name.size(); ++i) {
     const bool upper = std::isupper(static_cast<unsigned char>(name[i])) != 0;
-    const bool word = i > 0 && upper && (!std::isupper(static_cast<unsigned char>(name[i - 1])) || (i + 1 < name.size() && std::islower(static_cast<unsigned char>(name[i + 1]))));
+    const bool word = i > 0 && upper &&
+        (!std::isupper(static_cast<unsigned char>(name[i - 1])) ||
+         (i + 1 < name.size() && std::islower(static_cast<unsigned char>(name[i + 1]))));
     if (word && !out.empty() && out.back() != '_') out += '_';
     out += static_cast<char>(std::tolower(static_cast<unsigned char>(name[i])));
   }
@@ -67,7 +69,8 @@ support::Expected<ConvertOutcome> convert(const ConvertRequest& request, support
     if (!job) return job.error();
     if (target_name.empty()) target_name = job->target;
     if (!job->cxx_file.empty()) {
-      if (target_name != "runtime" && target_name != kCxxTarget) return failure("target '" + target_name + "' is for models in Python; C++ is written for the runtime's C++ API", {}, "usage");
+      if (target_name != "runtime" && target_name != kCxxTarget)
+        return failure("target '" + target_name + "' is for models in Python; C++ is written for the runtime's C++ API", {}, "usage");
       target_name = kCxxTarget;
       if (request.plan.grid.pp > 1) return failure("pipeline stages are not written for models in C++ yet: --pp must be 1", {}, "usage");
     } else if (target_name == kCxxTarget) {
@@ -88,14 +91,19 @@ support::Expected<ConvertOutcome> convert(const ConvertRequest& request, support
   // What the request forbids of a plan; a Diagnostic when it does.
   auto refused = [&]() -> std::optional<support::Diagnostic> {
     if (request.strict && !plan.fallbacks.empty()) {
-      support::Diagnostic d = failure(fmt::format("--strict: {} part{} of the model would stay replicated; nothing was written", plan.fallbacks.size(), plan.fallbacks.size() == 1 ? "" : "s"), {}, "fallback");
+      support::Diagnostic d = failure(fmt::format("--strict: {} part{} of the model would stay replicated; nothing was written",
+                                                  plan.fallbacks.size(), plan.fallbacks.size() == 1 ? "" : "s"),
+                                      {}, "fallback");
       for (const auto& f : plan.fallbacks) d.notes.push_back({{}, f.where + ": " + f.reason});
       return d;
     }
     const bool splits = std::any_of(a.sharding.axes.begin(), a.sharding.axes.end(), [](const auto& x) { return x.chosen; });
     if (!splits && request.plan.grid.tp > 1 && request.plan.grid.pp == 1) {
-      support::Diagnostic d = failure(fmt::format("nothing in this model can be split over {} tensor-parallel ranks, and --pp is 1: there is nothing to generate. `shardwright plan … --explain` says why for each part; --pp 2 cuts the model into stages",
-                                                  request.plan.grid.tp), {}, "fallback");
+      support::Diagnostic d =
+          failure(fmt::format("nothing in this model can be split over {} tensor-parallel ranks, and --pp is 1: there is nothing to "
+                              "generate. `shardwright plan … --explain` says why for each part; --pp 2 cuts the model into stages",
+                              request.plan.grid.tp),
+                  {}, "fallback");
       for (auto& n : eval::missing_imports(t)) d.notes.push_back(std::move(n));
       for (const auto& f : plan.fallbacks) d.notes.push_back({{}, f.where + ": " + f.reason});
       for (const auto& f : a.sharding.whole) d.notes.push_back({f.where, f.message});
@@ -109,14 +117,15 @@ support::Expected<ConvertOutcome> convert(const ConvertRequest& request, support
   out.out = !request.out.empty() ? request.out : a.file.out;
   if (out.out.empty()) return failure("no output directory: give -o DIR (or `out:` in the job file)", {}, "usage");
   std::string absolute_out = fs::absolute(out.out).lexically_normal().string();
-  std::string tool_folder, absolute_tool = absolute_out;   // where plan.yaml and its like lie
+  std::string tool_folder, absolute_tool = absolute_out;  // where plan.yaml and its like lie
   auto seen_from_out = [&](const std::string& p) { return fs::path(p).lexically_relative(absolute_tool).string(); };
 
   progress("writing the source");
   if (a.file.cxx) {
     std::vector<std::string> fallbacks;
     for (const auto& f : plan.fallbacks) fallbacks.push_back(f.where + ": " + f.reason);
-    auto files = emit::cxx_files({*a.traced, a.file.job, *a.file.cxx, a.typed, sm, *a.syntax, request.model.spec, request.plan.grid, runtime_folder(), fallbacks});
+    auto files = emit::cxx_files(
+        {*a.traced, a.file.job, *a.file.cxx, a.typed, sm, *a.syntax, request.model.spec, request.plan.grid, runtime_folder(), fallbacks});
     if (!files) return files.error();
     out.files = std::move(*files);
     out.files.push_back({"plan.yaml", plan::to_yaml(a.plan), false, false, {}});
@@ -126,12 +135,34 @@ support::Expected<ConvertOutcome> convert(const ConvertRequest& request, support
   }
   const bool generic = std::find(target->generic.begin(), target->generic.end(), class_name) != target->generic.end();
   std::string default_name = snake_case(generic ? a.traced->entry_module.substr(a.traced->entry_module.rfind('.') + 1) : class_name);
-  emit::PackageInput in{*a.traced, a.file.job, a.sharding, a.partition, a.edits, a.specialized, sm, *a.traced->loader, request.name.empty() ? default_name : request.name,
-                        kVersion, request.model.spec, request.plan.grid, plan.grid.micro_batches, request.plan.schedule, copied_modules(a.file, sm), {}, "", "", {}, &*target, {}, ""};
+  emit::PackageInput in{*a.traced,
+                        a.file.job,
+                        a.sharding,
+                        a.partition,
+                        a.edits,
+                        a.specialized,
+                        sm,
+                        *a.traced->loader,
+                        request.name.empty() ? default_name : request.name,
+                        kVersion,
+                        request.model.spec,
+                        request.plan.grid,
+                        plan.grid.micro_batches,
+                        request.plan.schedule,
+                        copied_modules(a.file, sm),
+                        {},
+                        "",
+                        "",
+                        {},
+                        &*target,
+                        {},
+                        ""};
   in.recompute = request.recompute == "none" ? "" : request.recompute;
   if (in.in_place() && (!in.recompute.empty() || in.grid.virtual_stages > 1))
-    return failure("--" + std::string(in.recompute.empty() ? "virtual-stages" : "recompute") + " is for target runtime: what target '" + target->name + "' generates takes the arguments of its own trainer (" +
-                       (in.recompute.empty() ? "--num-layers-per-virtual-pipeline-stage" : "--recompute-granularity") + "), leave it out", {}, "usage");
+    return failure("--" + std::string(in.recompute.empty() ? "virtual-stages" : "recompute") + " is for target runtime: what target '" +
+                       target->name + "' generates takes the arguments of its own trainer (" +
+                       (in.recompute.empty() ? "--num-layers-per-virtual-pipeline-stage" : "--recompute-granularity") + "), leave it out",
+                   {}, "usage");
   Retreat retreat;
   Recheck check;
   for (;;) {
@@ -143,7 +174,8 @@ support::Expected<ConvertOutcome> convert(const ConvertRequest& request, support
     }
     in.search_path.clear();
     for (const auto& p : a.file.job.python_path)
-      if (p.find("/site-packages") == std::string::npos && p.find("/dist-packages") == std::string::npos) in.search_path.push_back(seen_from_out(p));
+      if (p.find("/site-packages") == std::string::npos && p.find("/dist-packages") == std::string::npos)
+        in.search_path.push_back(seen_from_out(p));
     if (!a.file.prepare.empty()) in.prepare = seen_from_out(a.file.prepare);
     for (const auto& g : retreat.given_up()) {
       const auto colon = g.find(": ");
@@ -172,14 +204,19 @@ support::Expected<ConvertOutcome> convert(const ConvertRequest& request, support
     }
     if (!again) return retreat.error(*checked->fault);
   }
-  out.next = "shardwright verify " + (tool_folder.empty() ? out.out : support::join_path(out.out, support::parent_path(in.layout.init.path)));
+  out.next =
+      "shardwright verify " + (tool_folder.empty() ? out.out : support::join_path(out.out, support::parent_path(in.layout.init.path)));
 
   if (in.in_place() && target->shapes_module.empty()) {
     // the library's trainer cannot pass what these stages do
   } else if (in.in_place()) {
-    emit::TrainingInput train{request.train_script.empty() ? a.file.train_script : request.train_script, absolute_out, a.other.get(), 1, emit::built_directly(in)};
+    emit::TrainingInput train{request.train_script.empty() ? a.file.train_script : request.train_script, absolute_out, a.other.get(), 1,
+                              emit::built_directly(in)};
     for (const auto& [name, spec] : a.file.job.inputs)
-      if (!spec.shape.empty()) { train.batch = spec.shape[0]; break; }
+      if (!spec.shape.empty()) {
+        train.batch = spec.shape[0];
+        break;
+      }
     auto directory = emit::training_files(in, train);
     if (!directory) return directory.error();
     for (auto& f : *directory) out.files.push_back(std::move(f));
@@ -194,13 +231,23 @@ support::Expected<ConvertOutcome> convert(const ConvertRequest& request, support
   out.files.push_back({tool_folder + "plan.yaml", plan::to_yaml(a.plan), false, false, {}});
   if (in.in_place()) {
     auto tables = emit::tables(in, out.files);
-    out.files.push_back({tool_folder + "tables.md", "# " + class_name + ", " + std::to_string(request.plan.grid.tp) + "-way tensor x " + std::to_string(request.plan.grid.pp) +
-                                                        "-stage pipeline parallel\n\n" + emit::markdown(tables), false, false, {}});
+    out.files.push_back({tool_folder + "tables.md",
+                         "# " + class_name + ", " + std::to_string(request.plan.grid.tp) + "-way tensor x " +
+                             std::to_string(request.plan.grid.pp) + "-stage pipeline parallel\n\n" + emit::markdown(tables),
+                         false,
+                         false,
+                         {}});
     out.files.push_back({tool_folder + "tables.json", emit::json(tables), false, false, {}});
     out.tables = emit::plain(tables);
-    const std::string root = in.layout.init.path.substr(0, in.layout.init.path.size() - std::min(in.layout.init.path.size(), in.layout.init.module.size() + 12));   // "src/"
-    out.files.push_back({tool_folder + "target.yaml", fmt::format("# How verify imports the stages and what answers the library's parallel layers.\nname: {}\nroot: {}\nmegatron: {}\n", target->name,
-                                                                  seen_from_out(support::join_path(absolute_out, root.empty() ? "." : root)), target->megatron), false, false, {}});
+    const std::string root = in.layout.init.path.substr(
+        0, in.layout.init.path.size() - std::min(in.layout.init.path.size(), in.layout.init.module.size() + 12));  // "src/"
+    out.files.push_back(
+        {tool_folder + "target.yaml",
+         fmt::format("# How verify imports the stages and what answers the library's parallel layers.\nname: {}\nroot: {}\nmegatron: {}\n",
+                     target->name, seen_from_out(support::join_path(absolute_out, root.empty() ? "." : root)), target->megatron),
+         false,
+         false,
+         {}});
   }
   for (auto& f : out.files)
     if (!f.text.empty() && f.text.back() != '\n') f.text += '\n';

@@ -23,7 +23,9 @@ support::Expected<bool> read_cxx(const ModelRequest& request, JobFile& file, sup
     std::string list;
     for (const auto& c : all)
       if (c.module) list += (list.empty() ? "" : ", ") + c.name;
-    return support::failure("'" + file.cxx_file + "' has no class '" + wanted + "'" + (list.empty() ? "; it has no class derived from torch::nn::Module" : "; its modules are " + list), {}, "input");
+    return support::failure("'" + file.cxx_file + "' has no class '" + wanted + "'" +
+                                (list.empty() ? "; it has no class derived from torch::nn::Module" : "; its modules are " + list),
+                            {}, "input");
   }
   file.job.model = module + ":" + name;
   return true;

@@ -25,7 +25,9 @@ class Reader {
       whole(m.id);
     }
     for (const auto& w : t_.attr_writes)
-      if (w.kind == model::AttrWrite::Parameter && w.step >= 0 && w.value.kind == model::Binding::Tensor && at(t_.step(w.step).stmt->range, l)) out_.whole.push_back(t_.tensor(w.value.tensor).name);
+      if (w.kind == model::AttrWrite::Parameter && w.step >= 0 && w.value.kind == model::Binding::Tensor &&
+          at(t_.step(w.step).stmt->range, l))
+        out_.whole.push_back(t_.tensor(w.value.tensor).name);
   }
 
   void cut(const lint::Directive& d) {

@@ -14,13 +14,13 @@
 namespace shardwright::driver {
 
 struct Directives {
-  std::vector<std::string> whole;             ///< parameters that no axis may cut
-  std::set<const program::Expr*> uncut;       ///< constructor calls of modules that no cut may lie in
+  std::vector<std::string> whole;        ///< parameters that no axis may cut
+  std::set<const program::Expr*> uncut;  ///< constructor calls of modules that no cut may lie in
   struct Here {
     support::Range comment;
-    std::vector<model::Clock> clocks;         ///< one for every time that forward passes there
+    std::vector<model::Clock> clocks;  ///< one for every time that forward passes there
   };
-  std::vector<Here> cuts;                     ///< comments in code that forward ran, in order
+  std::vector<Here> cuts;  ///< comments in code that forward ran, in order
 };
 
 /// Those in the files of the user's classes and functions that the trace saw.

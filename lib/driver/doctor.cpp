@@ -58,19 +58,23 @@ Found program(const std::string& what, const std::vector<std::vector<std::string
 
 Health examine(const std::string& wanted) {
   Health h;
-  h.found.push_back({"shardwright", true, std::string(kVersion) + ", " + std::to_string(rules::embedded_files().size()) + " rule files in it"});
+  h.found.push_back(
+      {"shardwright", true, std::string(kVersion) + ", " + std::to_string(rules::embedded_files().size()) + " rule files in it"});
   auto python = find_python(wanted);
   nlohmann::json a;
   const std::string executable = python ? *python : wanted.empty() ? "python3" : wanted;
   const Captured said = capture({executable, "-c", kQuestions});
-  if (const std::size_t at = said.output.rfind("\n{"); said.status == 0 && at != std::string::npos) a = nlohmann::json::parse(said.output.substr(at + 1), nullptr, false);
+  if (const std::size_t at = said.output.rfind("\n{"); said.status == 0 && at != std::string::npos)
+    a = nlohmann::json::parse(said.output.substr(at + 1), nullptr, false);
   if (!a.is_object()) a = nlohmann::json::object();
   auto text = [&](const char* key) { return a.contains(key) && a[key].is_string() ? a[key].get<std::string>() : std::string(); };
   auto add = [&](const std::string& what, const char* key, const std::string& otherwise) {
     const std::string value = text(key), error = text((std::string(key) + "_error").c_str());
     h.found.push_back({what, !value.empty(), !value.empty() ? value : error.empty() ? otherwise : error + "; " + otherwise});
   };
-  h.found.push_back({"Python", !text("python").empty(), text("python").empty() ? "'" + executable + "' does not run; name one with --python" : text("python") + " (" + text("executable") + ")"});
+  h.found.push_back({"Python", !text("python").empty(),
+                     text("python").empty() ? "'" + executable + "' does not run; name one with --python"
+                                            : text("python") + " (" + text("executable") + ")"});
   add("PyTorch", "torch", "tools/build, or pip install torch");
   if (!text("cuda").empty()) h.found.back().detail += ", CUDA " + text("cuda");
   add("runtime", "runtime", "tools/build, or pip install . where torch is installed");
@@ -79,14 +83,17 @@ Health examine(const std::string& wanted) {
   std::string names;
   if (a.contains("gpus") && a["gpus"].is_array())
     for (const auto& g : a["gpus"]) names += (names.empty() ? "" : ", ") + g.get<std::string>();
-  h.found.push_back({"GPUs", !names.empty(), names.empty() ? "none that PyTorch can use" : std::to_string(a["gpus"].size()) + ": " + names});
+  h.found.push_back(
+      {"GPUs", !names.empty(), names.empty() ? "none that PyTorch can use" : std::to_string(a["gpus"].size()) + ": " + names});
   add("Megatron-Core", "megatron", "pip install megatron-core");
   h.found.push_back(program("C++ compiler", {{"c++", "--version"}, {"g++", "--version"}, {"clang++", "--version"}}, "apt-get install g++"));
   h.found.push_back(program("CMake", {{"cmake", "--version"}}, "apt-get install cmake"));
   h.found.push_back(program("Ninja", {{"ninja", "--version"}}, "apt-get install ninja-build"));
   h.found.push_back(program("git", {{"git", "--version"}}, "apt-get install git"));
 
-  auto there = [&](const std::string& what) { return std::any_of(h.found.begin(), h.found.end(), [&](const Found& f) { return f.what == what && f.there; }); };
+  auto there = [&](const std::string& what) {
+    return std::any_of(h.found.begin(), h.found.end(), [&](const Found& f) { return f.what == what && f.there; });
+  };
   auto need = [&](std::string command, const std::vector<std::string>& wants, std::string note = "") {
     Need n{std::move(command), {}, std::move(note)};
     for (const auto& w : wants)

@@ -6,15 +6,15 @@
 namespace shardwright::driver {
 
 struct Found {
-  std::string what;     ///< "Python", "PyTorch", "runtime", "NCCL", "GPUs", …
+  std::string what;  ///< "Python", "PyTorch", "runtime", "NCCL", "GPUs", …
   bool there = false;
-  std::string detail;   ///< version and place, or what to do
+  std::string detail;  ///< version and place, or what to do
 };
 
 struct Need {
-  std::string command;                ///< "verify"
-  std::vector<std::string> missing;   ///< names of Found; empty: it works
-  std::string note;                   ///< a lesser use that is missing: "on CPU only"
+  std::string command;               ///< "verify"
+  std::vector<std::string> missing;  ///< names of Found; empty: it works
+  std::string note;                  ///< a lesser use that is missing: "on CPU only"
 };
 
 struct Health {

@@ -7,8 +7,8 @@
 #include <filesystem>
 #include <functional>
 
-#include "support/files.h"
 #include "rules/target.h"
+#include "support/files.h"
 
 namespace shardwright::driver {
 namespace {
@@ -18,7 +18,9 @@ using support::failure;
 
 std::string text_of(const YAML::Node& n) { return n && n.IsScalar() ? n.Scalar() : ""; }
 
-bool is_path(const std::string& s) { return s.find_first_of(" \t\n") == std::string::npos && (s.find('/') != std::string::npos || s.find('.') != std::string::npos); }
+bool is_path(const std::string& s) {
+  return s.find_first_of(" \t\n") == std::string::npos && (s.find('/') != std::string::npos || s.find('.') != std::string::npos);
+}
 
 /// What kind of artifact a generated file is.
 std::string type_of(const emit::File& f) {
@@ -53,28 +55,37 @@ ConvertRequest request_of(const YAML::Node& step, const std::string& dir, const 
   };
   const std::string skill = text_of(step["execution_skill"]);
   if (skill.empty()) blocked(fmt::format("execution_skill: not given; this tool serves {}", target.handoff_skill));
-  else if (skill != target.handoff_skill) blocked(fmt::format("execution_skill: '{}' is unknown here; this tool serves {}", skill, target.handoff_skill));
+  else if (skill != target.handoff_skill)
+    blocked(fmt::format("execution_skill: '{}' is unknown here; this tool serves {}", skill, target.handoff_skill));
   std::string bound;
   if (const YAML::Node list = step["resource_bindings"]; list && list.IsSequence())
     for (const auto& b : list) {
       const std::string path = text_of(b.IsMap() ? b["path"] : YAML::Node());
-      if (path.empty()) { blocked("resource_bindings: an entry has no path"); continue; }
+      if (path.empty()) {
+        blocked("resource_bindings: an entry has no path");
+        continue;
+      }
       if (!fs::exists(support::join_path(dir, path))) blocked("resource_bindings: " + path + " does not exist");
       else if (text_of(b["type"]) == "model" && bound.empty()) bound = path;
       if (text_of(b["type"]) == "training_script" || text_of(b["purpose"]) == "training") q.train_script = path;
     }
   const YAML::Node in = step["inputs"];
-  if (in && !in.IsMap() && !in.IsNull()) { blocked("inputs: expected a mapping with model, tp, pp"); return q; }
+  if (in && !in.IsMap() && !in.IsNull()) {
+    blocked("inputs: expected a mapping with model, tp, pp");
+    return q;
+  }
   auto input = [&](const char* key) { return in && in.IsMap() ? in[key] : YAML::Node(YAML::NodeType::Undefined); };
   std::string model = text_of(input("model"));
   const bool job = model.size() > 5 && (model.substr(model.size() - 5) == ".yaml" || model.substr(model.size() - 4) == ".yml");
   if (!model.empty() && !job && model.find(':') == std::string::npos) {
-    if (!bound.empty()) model = bound + ":" + model;   // the class alone: in the bound file
+    if (!bound.empty()) model = bound + ":" + model;  // the class alone: in the bound file
     else if (auto dot = model.rfind('.'); dot != std::string::npos) model[dot] = ':';
     else blocked("inputs.model: '" + model + "' is a class without its file; expected path/to/file.py:Class or package.module:Class");
   }
-  if (model.empty()) blocked(bound.empty() ? "inputs.model: which model to convert (path/to/file.py:Class)" : "inputs.model: which class of " + bound);
-  if (auto colon = model.rfind(':'); colon != std::string::npos && model.find(".py:") != std::string::npos && !fs::exists(support::join_path(dir, model.substr(0, colon))))
+  if (model.empty())
+    blocked(bound.empty() ? "inputs.model: which model to convert (path/to/file.py:Class)" : "inputs.model: which class of " + bound);
+  if (auto colon = model.rfind(':');
+      colon != std::string::npos && model.find(".py:") != std::string::npos && !fs::exists(support::join_path(dir, model.substr(0, colon))))
     blocked("inputs.model: " + model.substr(0, colon) + " does not exist");
   q.model.spec = model;
   auto number = [&](const char* key, int& into) {
@@ -83,8 +94,7 @@ ConvertRequest request_of(const YAML::Node& step, const std::string& dir, const 
     try {
       into = n.as<int>();
       if (into >= 1) return;
-    } catch (const YAML::Exception&) {
-    }
+    } catch (const YAML::Exception&) {}
     blocked(fmt::format("inputs.{}: '{}' is no whole number of at least 1", key, text_of(n)));
   };
   number("tp", q.plan.grid.tp);
@@ -102,13 +112,15 @@ ConvertRequest request_of(const YAML::Node& step, const std::string& dir, const 
     for (const auto& x : p) q.model.python_path.push_back(text_of(x));
   else if (p && p.IsScalar()) q.model.python_path.push_back(p.Scalar());
   if (const YAML::Node a = input("args"); a && a.IsScalar()) q.model.args = a.Scalar();
-  else for (const auto& [k, v] : entries(a)) q.model.args += (q.model.args.empty() ? "" : ", ") + k + "=" + v;
+  else
+    for (const auto& [k, v] : entries(a)) q.model.args += (q.model.args.empty() ? "" : ", ") + k + "=" + v;
   for (const char* key : {"input", "inputs"})
     for (const auto& [k, v] : entries(input(key))) q.model.inputs.push_back(k + "=" + v);
   return q;
 }
 
-void run(const YAML::Node& step, const std::string& dir, const rules::Target& target, HandoffResult& r, support::SourceManager& sm, const Progress& progress) {
+void run(const YAML::Node& step, const std::string& dir, const rules::Target& target, HandoffResult& r, support::SourceManager& sm,
+         const Progress& progress) {
   ConvertRequest q = request_of(step, dir, target, r);
   if (!r.status.empty()) {
     r.summary = "the step cannot start: " + r.missing.front();
@@ -128,19 +140,23 @@ void run(const YAML::Node& step, const std::string& dir, const rules::Target& ta
   }
   for (const auto& f : done->files) r.artifacts.emplace_back(support::join_path(done->out, f.path), type_of(f));
   const auto& plan = done->analysis->plan;
-  r.completed.push_back(fmt::format("{} converted for {} tensor-parallel ranks and {} pipeline stages: {} files, {} written", q.model.spec, q.plan.grid.tp, q.plan.grid.pp,
-                                    done->files.size(), done->written.size()));
+  r.completed.push_back(fmt::format("{} converted for {} tensor-parallel ranks and {} pipeline stages: {} files, {} written", q.model.spec,
+                                    q.plan.grid.tp, q.plan.grid.pp, done->files.size(), done->written.size()));
   r.completed.push_back("the generated source was analysed again: it builds, its parameters and boundaries are those of the plan");
-  for (const auto& f : plan.fallbacks) r.missing.push_back("replicated: " + f.where + (f.module.empty() ? "" : " " + f.module) + ": " + f.reason);
+  for (const auto& f : plan.fallbacks)
+    r.missing.push_back("replicated: " + f.where + (f.module.empty() ? "" : " " + f.module) + ": " + f.reason);
   for (const auto& w : plan.warnings) r.risks.push_back(w);
   for (const auto& w : done->analysis->warnings) r.risks.push_back(w.message);
   if (const YAML::Node list = step["required_outputs"]; list && list.IsSequence())
     for (const auto& o : list) {
       const std::string path = text_of(o.IsMap() ? o["path"] : o);
-      if (is_path(path) && !fs::exists(support::join_path(dir, path)) && !fs::exists(support::join_path(done->out, path))) r.missing.push_back("required output " + path + " was not written");
+      if (is_path(path) && !fs::exists(support::join_path(dir, path)) && !fs::exists(support::join_path(done->out, path)))
+        r.missing.push_back("required output " + path + " was not written");
     }
   r.status = r.missing.empty() ? "success" : "partial";
-  r.summary = r.status == "success" ? "the parallel model was written" : fmt::format("the parallel model was written; {} point{} left", r.missing.size(), r.missing.size() == 1 ? "" : "s");
+  r.summary = r.status == "success"
+      ? "the parallel model was written"
+      : fmt::format("the parallel model was written; {} point{} left", r.missing.size(), r.missing.size() == 1 ? "" : "s");
   r.next = done->next;
 }
 
@@ -154,7 +170,8 @@ std::string result_text(const HandoffResult& r, const std::string& skill) {
   e << YAML::Key << "status" << YAML::Value << r.status;
   e << YAML::Key << "artifacts" << YAML::Value << (r.artifacts.empty() ? YAML::Flow : YAML::Block) << YAML::BeginSeq;
   for (const auto& [path, type] : r.artifacts)
-    e << YAML::Flow << YAML::BeginMap << YAML::Key << "path" << YAML::Value << path << YAML::Key << "type" << YAML::Value << type << YAML::EndMap;
+    e << YAML::Flow << YAML::BeginMap << YAML::Key << "path" << YAML::Value << path << YAML::Key << "type" << YAML::Value << type
+      << YAML::EndMap;
   e << YAML::EndSeq;
   e << YAML::Key << "observation" << YAML::Value << YAML::BeginMap;
   e << YAML::Key << "summary" << YAML::Value << r.summary;
@@ -167,7 +184,8 @@ std::string result_text(const HandoffResult& r, const std::string& skill) {
 
 }  // namespace
 
-support::Expected<std::vector<HandoffResult>> handoff(const std::string& dir, const std::string& wanted, support::SourceManager& sm, const Progress& progress) {
+support::Expected<std::vector<HandoffResult>> handoff(const std::string& dir, const std::string& wanted, support::SourceManager& sm,
+                                                      const Progress& progress) {
   std::vector<HandoffResult> out;
   std::string places;
   bool any = false;
@@ -219,7 +237,9 @@ support::Expected<std::vector<HandoffResult>> handoff(const std::string& dir, co
   }
   const std::string here = dir.empty() ? "." : dir;
   if (!any && !wanted.empty()) return failure(fmt::format("there is no step_{}.yaml in {} of {}", wanted, places, here), {}, "usage");
-  if (!any) return failure(fmt::format("there is no {} with step_ID.yaml files in {}; without them use shardwright convert", places, here), {}, "usage");
+  if (!any)
+    return failure(fmt::format("there is no {} with step_ID.yaml files in {}; without them use shardwright convert", places, here), {},
+                   "usage");
   return out;
 }
 

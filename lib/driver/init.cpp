@@ -33,7 +33,8 @@ std::string lower(std::string s) {
   return s;
 }
 
-// A value for a constructor argument that has no default, by what such names mean in this field; small sizes, so that everything stays quick.
+// A value for a constructor argument that has no default, by what such names mean in this field; small sizes, so that everything stays
+// quick.
 std::optional<std::string> guess_argument(const std::string& given, const std::string& annotation) {
   const std::string name = lower(given);
   if (annotation == "bool") return "False";
@@ -50,7 +51,8 @@ std::optional<std::string> guess_argument(const std::string& given, const std::s
   if (has(name, {"img", "image", "resolution", "height"})) return "32";
   if (name == "w" || (name == "width" && annotation == "size")) return "32";
   if (has(name, {"len", "ctx", "context", "block_size", "seq", "token", "position"})) return "16";
-  if (has(name, {"dim", "emb", "hidden", "width", "chan", "feature", "d_model", "size", "inner", "units"}) || name == "c" || name == "d") return "64";
+  if (has(name, {"dim", "emb", "hidden", "width", "chan", "feature", "d_model", "size", "inner", "units"}) || name == "c" || name == "d")
+    return "64";
   if (annotation == "int" || has(name, {"num", "n_"})) return "4";
   return std::nullopt;
 }
@@ -81,7 +83,9 @@ struct Shapes {
 
 // What a float input may look like, the likeliest first.
 std::vector<std::string> float_shapes(const Shapes& s, bool convolutions) {
-  const std::vector<std::string> others = {"f32[2," + s.length + "," + s.width + "]", "f32[2," + s.width + "]", "f32[2," + s.image + "," + s.image + "," + s.width + "]", "f32[2," + s.channels + "," + s.length + "]"};
+  const std::vector<std::string> others = {"f32[2," + s.length + "," + s.width + "]", "f32[2," + s.width + "]",
+                                           "f32[2," + s.image + "," + s.image + "," + s.width + "]",
+                                           "f32[2," + s.channels + "," + s.length + "]"};
   std::vector<std::string> pictures;
   for (const auto& channels : {s.channels, std::string("3"), std::string("1"), s.width})
     for (const auto& side : {s.image, std::string("32"), std::string("64"), std::string("224")}) {
@@ -107,7 +111,8 @@ std::string yaml_text(const std::string& s) {
 
 support::Expected<FirstJob> first_job(const ModelRequest& request, const std::string& folder, support::SourceManager& sm) {
   namespace fs = std::filesystem;
-  if (request.spec.ends_with(".yaml") || request.spec.ends_with(".yml")) return failure("'" + request.spec + "' is a job file already; expected path/to/file.py:Class", {}, "usage");
+  if (request.spec.ends_with(".yaml") || request.spec.ends_with(".yml"))
+    return failure("'" + request.spec + "' is a job file already; expected path/to/file.py:Class", {}, "usage");
   auto file = load_job(request, sm);
   if (!file) return file.error();
   const std::size_t colon = file->job.model.rfind(':');
@@ -117,7 +122,8 @@ support::Expected<FirstJob> first_job(const ModelRequest& request, const std::st
   if (!file->by_path) {
     python::Resolver resolver(files, file->job.python_path);
     const auto where = resolver.find(path);
-    if (where.kind != python::ModuleLocation::Source) return failure("module '" + path + "' is not found; give its folder with --python-path", {}, "input");
+    if (where.kind != python::ModuleLocation::Source)
+      return failure("module '" + path + "' is not found; give its folder with --python-path", {}, "input");
     path = where.path;
   }
   auto text = files.read(path);
@@ -162,7 +168,10 @@ support::Expected<FirstJob> first_job(const ModelRequest& request, const std::st
     else if (number && has(n, {"in_chan", "in_ch", "channels"}) && !has(n, {"out"})) sizes.channels = a.value;
     else if (number && has(n, {"len", "ctx", "context", "block_size", "seq"})) sizes.length = a.value;
     else if (number && has(n, {"img", "image", "resolution"})) sizes.image = a.value;
-    else if (number && (n == "dim" || n == "width" || n == "d_model" || n == "c" || has(n, {"embed_dim", "n_embd", "hidden_size", "hidden_dim", "d_model", "in_features", "in_dim"}))) sizes.width = a.value;
+    else if (number &&
+             (n == "dim" || n == "width" || n == "d_model" || n == "c" ||
+              has(n, {"embed_dim", "n_embd", "hidden_size", "hidden_dim", "d_model", "in_features", "in_dim"})))
+      sizes.width = a.value;
     arguments.push_back(std::move(a));
   }
 
@@ -244,7 +253,9 @@ support::Expected<FirstJob> first_job(const ModelRequest& request, const std::st
   // The text.
   std::error_code ec;
   const std::string base = fs::absolute(folder.empty() ? "." : folder, ec).lexically_normal().string();
-  const std::string model = file->by_path ? fs::path(path).lexically_relative(base.ends_with('/') ? base.substr(0, base.size() - 1) : base).generic_string() + ":" + name : file->job.model;
+  const std::string model = file->by_path
+      ? fs::path(path).lexically_relative(base.ends_with('/') ? base.substr(0, base.size() - 1) : base).generic_string() + ":" + name
+      : file->job.model;
   const std::string cls = lower(name);
   out.name = cls + ".yaml";
   std::string& y = out.text;
@@ -261,22 +272,27 @@ support::Expected<FirstJob> first_job(const ModelRequest& request, const std::st
   if (request.python_path.empty()) y += "# python_path: [.]                 folders to import from\n";
   else {
     y += "python_path: [";
-    for (const auto& p : request.python_path) y += (&p == &request.python_path.front() ? "" : ", ") + yaml_text(fs::absolute(p, ec).lexically_relative(base).generic_string());
+    for (const auto& p : request.python_path)
+      y += (&p == &request.python_path.front() ? "" : ", ") + yaml_text(fs::absolute(p, ec).lexically_relative(base).generic_string());
     y += "]\n";
   }
   const bool any = std::any_of(arguments.begin(), arguments.end(), [](const Argument& a) { return !a.by_default; });
-  y += any ? "args:                              # constructor arguments\n" : "# args:                            constructor arguments, all with defaults\n";
+  y += any ? "args:                              # constructor arguments\n"
+           : "# args:                            constructor arguments, all with defaults\n";
   for (const auto& a : arguments) {
     std::string value = a.value;
     std::replace(value.begin(), value.end(), '\n', ' ');
-    const bool plain = value.find_first_not_of("0123456789.-") == std::string::npos || value == "True" || value == "False" || value == "None";
+    const bool plain =
+        value.find_first_not_of("0123456789.-") == std::string::npos || value == "True" || value == "False" || value == "None";
     std::string line = (a.by_default ? "  # " : "  ") + a.name + ": " + (plain ? value : yaml_text(value));
     if (a.by_default) line += "  (default)";
     if (a.guessed) line += std::string(line.size() < 34 ? 34 - line.size() : 1, ' ') + "# guessed" + (a.note.empty() ? "" : ": " + a.note);
     y += line + "\n";
   }
   if (!forward) y += "# inputs: forward is not in this file; name its inputs here, as x: \"f32[2,16,64]\"\n";
-  else y += "inputs:                            # of forward, in order: dtype[shape], integers with bounds, \"=expression\" for anything else\n";
+  else
+    y += "inputs:                            # of forward, in order: dtype[shape], integers with bounds, \"=expression\" for anything "
+         "else\n";
   for (const auto& in : inputs) {
     std::string line = (in.by_default ? "  # " : "  ") + in.name + ": " + yaml_text(in.value);
     if (in.by_default) line += "  (default)";

@@ -7,9 +7,9 @@
 namespace shardwright::driver {
 
 struct FirstJob {
-  std::string text;        ///< the job file
-  std::string name;        ///< a file name for it: "gpt.yaml"
-  std::string trouble;     ///< why the analysis does not get through with it; "" when it does
+  std::string text;     ///< the job file
+  std::string name;     ///< a file name for it: "gpt.yaml"
+  std::string trouble;  ///< why the analysis does not get through with it; "" when it does
 };
 
 /// `request.spec` is file.py:Class or package.module:Class; its --args and --input settle what they name, the rest is guessed. `folder` is

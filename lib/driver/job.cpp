@@ -25,16 +25,19 @@ bool ends_with(const std::string& s, const char* tail) {
 }
 
 /// "a=1, b=(2, 3)" → name, text.
-support::Expected<std::vector<std::pair<std::string, std::string>>> keyword_list(const std::string& text, const std::string& option, support::SourceManager& sm) {
+support::Expected<std::vector<std::pair<std::string, std::string>>> keyword_list(const std::string& text, const std::string& option,
+                                                                                 support::SourceManager& sm) {
   program::Arena arena;
   support::Diagnostics diags;
   auto id = sm.add("<" + option + ">", "dict(" + text + ")");
   auto* m = python::parse(sm, id, arena, diags);
   std::vector<std::pair<std::string, std::string>> out;
   if (!m->syntax_errors.empty() || m->body.size() != 1 || !m->body[0]->value || m->body[0]->value->kind != program::ExprKind::Call)
-    return failure(option + " '" + text + "': expected keyword arguments as in Python, for example 'embed_dim=192, num_heads=(6, 12)'", {}, "usage");
+    return failure(option + " '" + text + "': expected keyword arguments as in Python, for example 'embed_dim=192, num_heads=(6, 12)'", {},
+                   "usage");
   for (const auto& a : m->body[0]->value->args) {
-    if (a.keyword.empty()) return failure(option + " '" + text + "': every argument needs its name, found '" + std::string(sm.text(a.range)) + "'", {}, "usage");
+    if (a.keyword.empty())
+      return failure(option + " '" + text + "': every argument needs its name, found '" + std::string(sm.text(a.range)) + "'", {}, "usage");
     out.emplace_back(a.keyword, std::string(sm.text(a.value->range)));
   }
   return out;
@@ -46,24 +49,30 @@ support::Expected<std::pair<std::string, std::string>> key_value(const std::stri
   return std::make_pair(text.substr(0, eq), text.substr(eq + 1));
 }
 
-std::string absolute(const std::string& p, const std::string& base) { return fs::path(p).is_absolute() ? p : support::normal_path(support::join_path(base, p)); }
+std::string absolute(const std::string& p, const std::string& base) {
+  return fs::path(p).is_absolute() ? p : support::normal_path(support::join_path(base, p));
+}
 
 /// A mapping of known keys, or what is wrong with it. Positions are those of the text that `node` was read from.
 std::string wrong_keys(const YAML::Node& node, const std::string& name, const std::vector<std::string>& known, const std::string& where) {
-  auto at = [&](const YAML::Node& n) { return where + (n.Mark().line >= 0 ? ":" + std::to_string(n.Mark().line + 1) + ":" + std::to_string(n.Mark().column + 1) : "") + ": "; };
+  auto at = [&](const YAML::Node& n) {
+    return where + (n.Mark().line >= 0 ? ":" + std::to_string(n.Mark().line + 1) + ":" + std::to_string(n.Mark().column + 1) : "") + ": ";
+  };
   std::string all;
   for (const auto& k : known) all += (all.empty() ? "" : ", ") + k;
   if (node.IsNull()) return "";
   if (!node.IsMap()) return at(node) + "'" + name + "' is a mapping with the keys " + all;
   for (const auto& kv : node)
-    if (std::find(known.begin(), known.end(), kv.first.Scalar()) == known.end()) return at(kv.first) + "unknown key '" + kv.first.Scalar() + "' in '" + name + "'; known are " + all;
+    if (std::find(known.begin(), known.end(), kv.first.Scalar()) == known.end())
+      return at(kv.first) + "unknown key '" + kv.first.Scalar() + "' in '" + name + "'; known are " + all;
   return "";
 }
 
 /// What yaml-cpp says, for a person.
 std::string explain(const YAML::Exception& e) {
   if (e.msg.find("bad conversion") != std::string::npos) return "this value has the wrong type (sizes are whole numbers, names are texts)";
-  if (e.msg.find("operator[] call on a scalar") != std::string::npos || e.msg.find("invalid node") != std::string::npos) return "a mapping is expected here, found a plain value";
+  if (e.msg.find("operator[] call on a scalar") != std::string::npos || e.msg.find("invalid node") != std::string::npos)
+    return "a mapping is expected here, found a plain value";
   return "this is not YAML: " + e.msg;
 }
 
@@ -103,7 +112,8 @@ support::Expected<JobFile> load_job(const ModelRequest& request, support::Source
       try {
         value = YAML::Load(kv->second);
       } catch (const YAML::Exception& e) {
-        return failure("--set '" + s + "': " + explain(e) + "; expected KEY=VALUE with a YAML value, for example --set mode=train", {}, "usage");
+        return failure("--set '" + s + "': " + explain(e) + "; expected KEY=VALUE with a YAML value, for example --set mode=train", {},
+                       "usage");
       }
       try {
         set_path(node, kv->first, value);
@@ -115,14 +125,16 @@ support::Expected<JobFile> load_job(const ModelRequest& request, support::Source
       // cfg.yaml[:key.path] → constructor arguments
       auto colon = request.config.rfind(':');
       std::string path = request.config, key;
-      if (colon != std::string::npos && !support::is_file(path)) path = request.config.substr(0, colon), key = request.config.substr(colon + 1);
+      if (colon != std::string::npos && !support::is_file(path))
+        path = request.config.substr(0, colon), key = request.config.substr(colon + 1);
       auto text = support::read_file(path);
       if (!text) return text.error();
       YAML::Node c = YAML::Load(*text);
       while (!key.empty()) {
         auto dot = key.find('.');
         std::string head = key.substr(0, dot);
-        if (!c.IsMap() || !c[head]) return failure(path + ": there is no key '" + head + "' (of --config " + request.config + ")", {}, "input");
+        if (!c.IsMap() || !c[head])
+          return failure(path + ": there is no key '" + head + "' (of --config " + request.config + ")", {}, "input");
         YAML::Node next = c[head];
         c.reset(next);
         key = dot == std::string::npos ? "" : key.substr(dot + 1);
@@ -147,9 +159,12 @@ support::Expected<JobFile> load_job(const ModelRequest& request, support::Source
     }
 
     // The keys that are not the interpreter's.
-    auto take_int = [&](const YAML::Node& n, const char* key, int& into) { if (n[key]) into = n[key].as<int>(), out.has_grid = true; };
+    auto take_int = [&](const YAML::Node& n, const char* key, int& into) {
+      if (n[key]) into = n[key].as<int>(), out.has_grid = true;
+    };
     if (YAML::Node p = node["parallel"])
-      if (auto wrong = wrong_keys(p, "parallel", {"tp", "pp", "dp", "micro_batches", "schedule"}, where); !wrong.empty()) return failure(wrong, {}, "input");
+      if (auto wrong = wrong_keys(p, "parallel", {"tp", "pp", "dp", "micro_batches", "schedule"}, where); !wrong.empty())
+        return failure(wrong, {}, "input");
     if (YAML::Node v = node["verify"])
       if (auto wrong = wrong_keys(v, "verify", {"prepare", "reinit", "loss"}, where); !wrong.empty()) return failure(wrong, {}, "input");
     if (YAML::Node p = node["parallel"]; p && p.IsMap()) {
@@ -166,16 +181,19 @@ support::Expected<JobFile> load_job(const ModelRequest& request, support::Source
     if (YAML::Node c = node["cxx"]) {
       if (auto wrong = wrong_keys(c, "cxx", {"build", "flags"}, where); !wrong.empty()) return failure(wrong, {}, "input");
       if (c.IsMap() && c["build"]) out.cxx_build = absolute(c["build"].as<std::string>(), base);
-      if (c.IsMap() && c["flags"]) for (const auto& f : c["flags"]) out.cxx_flags.push_back(f.as<std::string>());
+      if (c.IsMap() && c["flags"])
+        for (const auto& f : c["flags"]) out.cxx_flags.push_back(f.as<std::string>());
     }
     if (node["target"]) out.target = node["target"].as<std::string>();
     if (node["out"]) out.out = absolute(node["out"].as<std::string>(), base);
     if (YAML::Node v = node["verify"]; v && v.IsMap()) {
       if (v["prepare"]) out.prepare = absolute(v["prepare"].as<std::string>(), base);
-      if (v["reinit"]) for (const auto& r : v["reinit"]) out.reinit.push_back(r.as<std::string>());
+      if (v["reinit"])
+        for (const auto& r : v["reinit"]) out.reinit.push_back(r.as<std::string>());
       if (v["loss"]) out.loss = v["loss"].as<std::string>();
     }
-    const bool as_written = !text_of_file.empty() && request.settings.empty() && request.config.empty() && request.args.empty() && request.inputs.empty();
+    const bool as_written =
+        !text_of_file.empty() && request.settings.empty() && request.config.empty() && request.args.empty() && request.inputs.empty();
     std::string merged = text_of_file;
     if (!as_written) {
       YAML::Emitter e;
@@ -214,7 +232,8 @@ support::Expected<JobFile> load_job(const ModelRequest& request, support::Source
   if (env.empty() && conda) env = conda;
   for (auto& p : python::site_packages_of(files, env, "")) out.job.python_path.push_back(p);
 
-  if (const auto first = out.job.model.find(':'); first != std::string::npos && cxx::is_cxx(out.job.model.substr(0, first)) && first + 1 < out.job.model.size()) {
+  if (const auto first = out.job.model.find(':');
+      first != std::string::npos && cxx::is_cxx(out.job.model.substr(0, first)) && first + 1 < out.job.model.size()) {
     // model.h:GPTImpl; which class that is, is known when the file has been read (trace_model).
     const std::string path = absolute(out.job.model.substr(0, first), base);
     if (!support::is_file(path)) return failure("'" + path + "': there is no such file; expected path/to/model.h:ClassImpl", {}, "input");
@@ -236,13 +255,18 @@ support::Expected<JobFile> load_job(const ModelRequest& request, support::Source
     std::string path = absolute(module, base);
     if (!support::is_file(path)) {
       if (support::is_directory(path)) return failure("'" + path + "' is a folder, a file is expected: path/to/file.py:Class", {}, "input");
-      return failure("'" + (out.path.empty() ? module : path) + "': there is no such file" + (out.path.empty() ? "" : " (`model` of " + spec + ")") + "; expected path/to/file.py:Class, or package.module:Class with --python-path DIR", {}, "input");
+      return failure("'" + (out.path.empty() ? module : path) + "': there is no such file" +
+                         (out.path.empty() ? "" : " (`model` of " + spec + ")") +
+                         "; expected path/to/file.py:Class, or package.module:Class with --python-path DIR",
+                     {}, "input");
     }
     out.by_path = true;
     out.entry_dir = support::parent_path(path);
     out.job.model = path + out.job.model.substr(colon);
   } else if (module.find('/') != std::string::npos || module.find_first_not_of('.') == std::string::npos) {
-    return failure("model '" + out.job.model + "': '" + module + "' is neither a .py file nor a module's name; expected path/to/file.py:Class or package.module:Class", {}, "usage");
+    return failure("model '" + out.job.model + "': '" + module +
+                       "' is neither a .py file nor a module's name; expected path/to/file.py:Class or package.module:Class",
+                   {}, "usage");
   } else if (out.path.empty()) {
     out.job.python_path.insert(out.job.python_path.begin(), fs::current_path().string());
   }

@@ -73,12 +73,14 @@ class NotingFileSystem final : public python::FileSystem {
 bool below(const std::string& path, const std::vector<std::string>& roots) {
   return std::any_of(roots.begin(), roots.end(), [&](const std::string& r) {
     const std::string root = support::normal_path(r);
-    return root == "." || root.empty() ? !path.starts_with("/") && !path.starts_with("..") : path == root || path == r || path.starts_with(root.ends_with('/') ? root : root + "/");
+    return root == "." || root.empty() ? !path.starts_with("/") && !path.starts_with("..")
+                                       : path == root || path == r || path.starts_with(root.ends_with('/') ? root : root + "/");
   });
 }
 
 // The files of the request with a comment for us, and every file with a finding.
-std::vector<support::FileId> commented(const LintRequest& request, const NotingFileSystem& files, support::SourceManager& sm, const std::vector<Diagnostic>& found) {
+std::vector<support::FileId> commented(const LintRequest& request, const NotingFileSystem& files, support::SourceManager& sm,
+                                       const std::vector<Diagnostic>& found) {
   std::set<support::FileId> out;
   std::map<std::string, support::FileId> known;
   for (std::size_t i = 0; i < sm.size(); ++i) known.emplace(sm.file(static_cast<support::FileId>(i)).path, static_cast<support::FileId>(i));
@@ -94,7 +96,9 @@ std::vector<support::FileId> commented(const LintRequest& request, const NotingF
 
 }  // namespace
 
-bool counts(const Diagnostic& d, const std::string& error_on) { return d.severity >= (error_on == "error" ? support::Severity::Error : support::Severity::Warning); }
+bool counts(const Diagnostic& d, const std::string& error_on) {
+  return d.severity >= (error_on == "error" ? support::Severity::Error : support::Severity::Warning);
+}
 
 support::Expected<LintRequest> configured(LintRequest r, support::SourceManager& sm) {
   std::string folder = r.what.paths.empty() ? "." : r.what.paths[0];
@@ -118,9 +122,12 @@ support::Expected<LintRequest> configured(LintRequest r, support::SourceManager&
 support::Expected<bool> known_codes(const std::vector<std::string>& prefixes, const std::string& option) {
   const auto codes = rules::lint_codes();
   for (const auto& p : prefixes) {
-    if (std::any_of(codes.begin(), codes.end(), [&](const std::string& c) { return !p.empty() && c.compare(0, p.size(), p) == 0; })) continue;
+    if (std::any_of(codes.begin(), codes.end(), [&](const std::string& c) { return !p.empty() && c.compare(0, p.size(), p) == 0; }))
+      continue;
     const auto near = support::yaml::nearest(p, codes);
-    return failure(option + ": no code begins with '" + p + "'" + (near ? "; did you mean " + *near + "?" : "; codes look like SW101, prefixes like SW1"), {}, "usage");
+    return failure(option + ": no code begins with '" + p + "'" +
+                       (near ? "; did you mean " + *near + "?" : "; codes look like SW101, prefixes like SW1"),
+                   {}, "usage");
   }
   return true;
 }
@@ -159,7 +166,8 @@ support::Expected<LintOutcome> run_lint(const LintRequest& request, support::Sou
   return out;
 }
 
-support::Expected<lint::FixResult> fix_lint(const LintRequest& request, lint::OverlayFileSystem& overlay, const rules::Database& db, bool unsafe) {
+support::Expected<lint::FixResult> fix_lint(const LintRequest& request, lint::OverlayFileSystem& overlay, const rules::Database& db,
+                                            bool unsafe) {
   const lint::Find find = [&](support::SourceManager& sm, const python::FileSystem& files) -> support::Expected<std::vector<Diagnostic>> {
     LintRequest again = request;
     again.what.files = &files;

@@ -20,7 +20,9 @@ namespace {
 
 std::string dump(const Json& j) { return j.dump(-1, ' ', false, Json::error_handler_t::replace); }
 Json answer(const Json& id, Json result) { return {{"jsonrpc", "2.0"}, {"id", id}, {"result", std::move(result)}}; }
-Json refusal(const Json& id, int code, const std::string& message) { return {{"jsonrpc", "2.0"}, {"id", id}, {"error", {{"code", code}, {"message", message}}}}; }
+Json refusal(const Json& id, int code, const std::string& message) {
+  return {{"jsonrpc", "2.0"}, {"id", id}, {"error", {{"code", code}, {"message", message}}}};
+}
 
 std::size_t sequence(unsigned char c) { return c < 0x80 ? 1 : c < 0xE0 ? 2 : c < 0xF0 ? 3 : 4; }
 
@@ -59,7 +61,9 @@ Json range_of(const support::SourceManager& sm, const support::Range& r) {
   return {{"start", position_at(sm, r.file, r.begin)}, {"end", position_at(sm, r.file, r.end)}};
 }
 
-int severity_number(support::Severity s) { return s == support::Severity::Error ? 1 : s == support::Severity::Warning ? 2 : s == support::Severity::Info ? 3 : 4; }
+int severity_number(support::Severity s) {
+  return s == support::Severity::Error ? 1 : s == support::Severity::Warning ? 2 : s == support::Severity::Info ? 3 : 4;
+}
 
 bool before(const Json& a, const Json& b) { return a["line"] < b["line"] || (a["line"] == b["line"] && a["character"] < b["character"]); }
 bool overlap(const Json& a, const Json& b) { return !before(a["end"], b["start"]) && !before(b["end"], a["start"]); }
@@ -109,7 +113,8 @@ struct LanguageServer::Document {
   std::string trouble;  ///< why there are no findings
 };
 
-LanguageServer::LanguageServer(LintRequest request) : request_(std::move(request)), files_(std::make_unique<lint::OverlayFileSystem>(lint::disk())) {}
+LanguageServer::LanguageServer(LintRequest request)
+    : request_(std::move(request)), files_(std::make_unique<lint::OverlayFileSystem>(lint::disk())) {}
 LanguageServer::~LanguageServer() = default;
 
 bool LanguageServer::pending() const {
@@ -139,12 +144,13 @@ std::vector<std::string> LanguageServer::respond(const Json& message) {
   if (method.empty()) return {};  // an answer to something of ours
   if (shut_down_ && is_request) return {dump(refusal(id, -32600, "the server is shut down"))};
   if (method == "initialize") {
-    return {dump(answer(id, {{"capabilities",
-                              {{"positionEncoding", "utf-16"},
-                               {"textDocumentSync", {{"openClose", true}, {"change", 2}, {"save", true}}},
-                               {"codeActionProvider", {{"codeActionKinds", {"quickfix"}}}},
-                               {"hoverProvider", true}}},
-                             {"serverInfo", {{"name", "shardwright"}, {"version", kVersion}}}}))};
+    return {dump(answer(id,
+                        {{"capabilities",
+                          {{"positionEncoding", "utf-16"},
+                           {"textDocumentSync", {{"openClose", true}, {"change", 2}, {"save", true}}},
+                           {"codeActionProvider", {{"codeActionKinds", {"quickfix"}}}},
+                           {"hoverProvider", true}}},
+                         {"serverInfo", {{"name", "shardwright"}, {"version", kVersion}}}}))};
   }
   if (method == "shutdown") {
     shut_down_ = true;
@@ -165,7 +171,8 @@ std::vector<std::string> LanguageServer::respond(const Json& message) {
   const auto found = documents_.find(uri);
   Document* d = found == documents_.end() ? nullptr : found->second.get();
   if (method == "textDocument/didChange" && d) {
-    if (const Json& t = params["textDocument"]; t.contains("version") && t["version"].is_number_integer()) d->version = t["version"].get<std::int64_t>();
+    if (const Json& t = params["textDocument"]; t.contains("version") && t["version"].is_number_integer())
+      d->version = t["version"].get<std::int64_t>();
     change(*d, params.at("contentChanges"));
     return {};
   }
@@ -175,7 +182,8 @@ std::vector<std::string> LanguageServer::respond(const Json& message) {
   }
   if (method == "textDocument/didClose" && d) {
     files_->remove(d->path);
-    const Json empty{{"jsonrpc", "2.0"}, {"method", "textDocument/publishDiagnostics"}, {"params", {{"uri", uri}, {"diagnostics", Json::array()}}}};
+    const Json empty{
+        {"jsonrpc", "2.0"}, {"method", "textDocument/publishDiagnostics"}, {"params", {{"uri", uri}, {"diagnostics", Json::array()}}}};
     documents_.erase(found);
     return {dump(empty)};
   }
@@ -234,17 +242,24 @@ void LanguageServer::lint(Document& d) {
     return;
   }
   for (auto& f : outcome->findings)
-    if (!f.range.valid() || path_of_uri(uri_of_path(d.sources->file(f.range.file).path)) == path_of_uri(uri_of_path(d.path))) d.findings.push_back(std::move(f));
+    if (!f.range.valid() || path_of_uri(uri_of_path(d.sources->file(f.range.file).path)) == path_of_uri(uri_of_path(d.path)))
+      d.findings.push_back(std::move(f));
 }
 
 std::string LanguageServer::diagnostics(const Document& d) const {
   const auto& sm = *d.sources;
   Json list = Json::array();
   for (const auto& f : d.findings) {
-    Json j{{"range", range_of(sm, f.range)}, {"severity", severity_number(f.severity)}, {"code", f.code}, {"source", "shardwright"}, {"message", f.message}};
+    Json j{{"range", range_of(sm, f.range)},
+           {"severity", severity_number(f.severity)},
+           {"code", f.code},
+           {"source", "shardwright"},
+           {"message", f.message}};
     Json related = Json::array();
     for (const auto& n : f.notes) {
-      if (n.range.valid()) related.push_back({{"location", {{"uri", uri_of_path(sm.file(n.range.file).path)}, {"range", range_of(sm, n.range)}}}, {"message", n.message}});
+      if (n.range.valid())
+        related.push_back(
+            {{"location", {{"uri", uri_of_path(sm.file(n.range.file).path)}, {"range", range_of(sm, n.range)}}}, {"message", n.message}});
       else j["message"] = j["message"].get<std::string>() + "\n" + n.message;
     }
     if (!related.empty()) j["relatedInformation"] = std::move(related);
@@ -276,18 +291,29 @@ Json LanguageServer::code_actions(const Json& params) {
     const Json range = range_of(sm, f.range);
     if (!overlap(range, params.at("range"))) continue;
     Json changes = Json::object();
-    for (const auto& e : f.fix->edits) changes[uri_of_path(sm.file(e.range.file).path)].push_back({{"range", range_of(sm, e.range)}, {"newText", e.text}});
+    for (const auto& e : f.fix->edits)
+      changes[uri_of_path(sm.file(e.range.file).path)].push_back({{"range", range_of(sm, e.range)}, {"newText", e.text}});
     // The client's own spelling of this document's name.
     if (const auto ours = uri_of_path(d.path); ours != d.uri && changes.contains(ours)) {
       changes[d.uri] = changes[ours];
       changes.erase(ours);
     }
     std::string title = f.code + ": ";
-    if (f.fix->edits.size() == 1 && !f.fix->edits[0].text.empty() && f.fix->edits[0].text.size() < 60 && f.fix->edits[0].text.find('\n') == std::string::npos) title += "write `" + f.fix->edits[0].text + "`";
+    if (f.fix->edits.size() == 1 && !f.fix->edits[0].text.empty() && f.fix->edits[0].text.size() < 60 &&
+        f.fix->edits[0].text.find('\n') == std::string::npos)
+      title += "write `" + f.fix->edits[0].text + "`";
     else title += f.code == "SW903" ? "remove the suppression" : "fix";
     if (f.fix->applicability != "safe") title += " (to review)";
-    out.push_back({{"title", title}, {"kind", "quickfix"}, {"isPreferred", f.fix->applicability == "safe"}, {"edit", {{"changes", changes}}},
-                   {"diagnostics", Json::array({{{"range", range}, {"severity", severity_number(f.severity)}, {"code", f.code}, {"source", "shardwright"}, {"message", f.message}}})}});
+    out.push_back({{"title", title},
+                   {"kind", "quickfix"},
+                   {"isPreferred", f.fix->applicability == "safe"},
+                   {"edit", {{"changes", changes}}},
+                   {"diagnostics",
+                    Json::array({{{"range", range},
+                                  {"severity", severity_number(f.severity)},
+                                  {"code", f.code},
+                                  {"source", "shardwright"},
+                                  {"message", f.message}}})}});
   }
   return out;
 }
@@ -344,7 +370,8 @@ std::optional<std::string> take(std::string& buffer) {
       std::string line = buffer.substr(at, line_end - at);
       std::transform(line.begin(), line.end(), line.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
       unsigned long long n = 0;
-      if (std::sscanf(line.c_str(), "content-length: %llu", &n) == 1 || std::sscanf(line.c_str(), "content-length:%llu", &n) == 1) length = n;
+      if (std::sscanf(line.c_str(), "content-length: %llu", &n) == 1 || std::sscanf(line.c_str(), "content-length:%llu", &n) == 1)
+        length = n;
       at = line_end + 2;
     }
     if (length == std::string::npos || length > kLargestMessage) {

@@ -1,7 +1,8 @@
-// `shardwright lsp`: a language server (LSP 3.17) on standard input and output: findings while one types, their fixes as code actions, hovers.
+// `shardwright lsp`: a language server (LSP 3.17) on standard input and output: findings while one types, their fixes as code actions,
+// hovers.
 //
-// Text is kept in sync incrementally and never read from disk while a document is open. Findings are looked for when no message is waiting, so
-// fast typing costs one run and not one a key. One document is one run: what it imports is followed, its findings alone are published.
+// Text is kept in sync incrementally and never read from disk while a document is open. Findings are looked for when no message is waiting,
+// so fast typing costs one run and not one a key. One document is one run: what it imports is followed, its findings alone are published.
 #pragma once
 #include <map>
 #include <memory>

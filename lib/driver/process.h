@@ -14,8 +14,8 @@ struct Captured {
 /// Runs a program to its end and keeps what it prints, up to 1 MiB.
 Captured capture(const std::vector<std::string>& arguments);
 
-/// Those of `files` that differ from what git has committed (or that it does not know), of files inside a working tree. Files outside of one, or
-/// ignored by it, are never among them.
+/// Those of `files` that differ from what git has committed (or that it does not know), of files inside a working tree. Files outside of
+/// one, or ignored by it, are never among them.
 std::vector<std::string> uncommitted(const std::vector<std::string>& files);
 
 }  // namespace shardwright::driver

@@ -66,10 +66,14 @@ support::Expected<std::string> find_python(const std::string& wanted) {
   for (const auto& c : candidates) {
     tried += (tried.empty() ? "" : ", ") + c;
     // Finding the packages is enough; importing torch here would cost a second.
-    if (run({c, "-c", "import importlib.util as u, sys; sys.exit(0 if u.find_spec('torch') and u.find_spec('shardwright.parallel') else 9)"}, true) == 0) return c;
+    if (run({c, "-c",
+             "import importlib.util as u, sys; sys.exit(0 if u.find_spec('torch') and u.find_spec('shardwright.parallel') else 9)"},
+            true) == 0)
+      return c;
   }
   return support::failure("no Python with torch and shardwright.parallel was found (tried " + tried +
-                              "); expected one of --python, $VIRTUAL_ENV, .venv, $CONDA_PREFIX or python3. Run tools/build, or `pip install torch` and `pip install .` in an environment and name it with --python",
+                              "); expected one of --python, $VIRTUAL_ENV, .venv, $CONDA_PREFIX or python3. Run tools/build, or `pip "
+                              "install torch` and `pip install .` in an environment and name it with --python",
                           {}, "input");
 }
 

@@ -13,10 +13,10 @@
 
 #include "driver/same_trace.h"
 #include "lint/placement.h"
-#include "program/visit.h"
-#include "support/files.h"
 #include "model/shape.h"
+#include "program/visit.h"
 #include "rules/target.h"
+#include "support/files.h"
 
 namespace shardwright::driver {
 namespace {
@@ -51,12 +51,13 @@ namespace {
 
 /// The job's `call` for one stage: the call of `model` in it hands over what the stage reads, behind `receive` when it gets something from
 /// the stage before; what surrounds it is for the last stage's result.
-support::Expected<std::string> stage_call(const std::string& whole, const model::Module& root, const std::vector<std::string>& wants, const std::string& receive, bool last,
-                                          eval::ModuleSource& loader, support::SourceManager& sm) {
+support::Expected<std::string> stage_call(const std::string& whole, const model::Module& root, const std::vector<std::string>& wants,
+                                          const std::string& receive, bool last, eval::ModuleSource& loader, support::SourceManager& sm) {
   const program::Module* m = loader.parse("generated.call", "<call>", whole);
   const program::Expr* call = nullptr;
   program::walk_exprs(m->body, [&](const program::Expr* e) {
-    if (e->kind == program::ExprKind::Call && e->kids[0]->kind == program::ExprKind::Name && e->kids[0]->text == "model" && call == nullptr) call = e;
+    if (e->kind == program::ExprKind::Call && e->kids[0]->kind == program::ExprKind::Name && e->kids[0]->text == "model" && call == nullptr)
+      call = e;
     return call == nullptr;
   });
   if (call == nullptr) return failure("the job's call does not call `model`, as stages need: " + whole, {}, "input");
@@ -72,7 +73,9 @@ support::Expected<std::string> stage_call(const std::string& whole, const model:
     std::string arguments;
     std::size_t position = 1;
     for (const auto& x : call->args) {
-      if (x.star || x.double_star) return failure("the job's call hands `model` arguments with * or **, which cannot be shared out among stages: " + whole, {}, "input");
+      if (x.star || x.double_star)
+        return failure("the job's call hands `model` arguments with * or **, which cannot be shared out among stages: " + whole, {},
+                       "input");
       const std::string name = !x.keyword.empty() ? x.keyword : position < names.size() ? names[position++] : "";
       if (std::find(wants.begin(), wants.end(), name) != wants.end()) arguments += name + "=" + std::string(sm.text(x.value->range)) + ", ";
     }
@@ -84,8 +87,10 @@ support::Expected<std::string> stage_call(const std::string& whole, const model:
 }
 
 /// What lint finds in a generated stage: it is looked at as hand-written code would be.
-std::optional<support::Diagnostic> fault_of(const lint::Found& found, lint::Propagator& watcher, const model::Trace& s, int stage, bool last) {
-  static const std::set<std::string> codes{"SW101", "SW102", "SW103", "SW105", "SW106", "SW107", "SW108", "SW109", "SW110", "SW111", "SW115", "SW121", "SW122"};
+std::optional<support::Diagnostic> fault_of(const lint::Found& found, lint::Propagator& watcher, const model::Trace& s, int stage,
+                                            bool last) {
+  static const std::set<std::string> codes{"SW101", "SW102", "SW103", "SW105", "SW106", "SW107", "SW108",
+                                           "SW109", "SW110", "SW111", "SW115", "SW121", "SW122"};
   for (const auto& d : found.all())
     if (codes.count(d.code)) {
       support::Diagnostic fault = d;
@@ -93,17 +98,21 @@ std::optional<support::Diagnostic> fault_of(const lint::Found& found, lint::Prop
       fault.message = fmt::format("generated stage {}: {}", stage, d.message);
       return fault;
     }
-  if (watcher.repairs > 0) return failure(fmt::format("generated stage {}: sizes of one rank do not fit those of the whole", stage), {}, "internal");
+  if (watcher.repairs > 0)
+    return failure(fmt::format("generated stage {}: sizes of one rank do not fit those of the whole", stage), {}, "internal");
   if (last)
     for (auto t : model::tensors_of(s.output)) {
       const auto& p = watcher.place(t);
       if (p.known && (watcher.any_sharded(p) || p.partial >= 0))
-        return failure(fmt::format("generated stage {} returns {} instead of the whole result", stage, p.partial >= 0 ? "a partial sum" : "a share"), {}, "SW105");
+        return failure(
+            fmt::format("generated stage {} returns {} instead of the whole result", stage, p.partial >= 0 ? "a partial sum" : "a share"),
+            {}, "SW105");
     }
   return std::nullopt;
 }
 
-support::Expected<Recheck> check_in(const TemporaryFolder& folder, const Analysis& a, const emit::PackageInput& in, const std::vector<emit::File>& files, const emit::Grid& grid, support::SourceManager& sm) {
+support::Expected<Recheck> check_in(const TemporaryFolder& folder, const Analysis& a, const emit::PackageInput& in,
+                                    const std::vector<emit::File>& files, const emit::Grid& grid, support::SourceManager& sm) {
   Recheck out;
   auto faulty = [&](support::Diagnostic what, int stage, std::string parameter = "") {
     out.fault = Fault{std::move(what), stage, std::move(parameter)};
@@ -123,7 +132,7 @@ support::Expected<Recheck> check_in(const TemporaryFolder& folder, const Analysi
   }
 
   const auto& t = a.traced->trace;
-  std::map<std::string, model::TensorId> original, given;   // parameters and buffers; inputs
+  std::map<std::string, model::TensorId> original, given;  // parameters and buffers; inputs
   for (const auto& n : model::named_tensors(t, true)) original[n.fqn] = n.ref.tensor;
   for (const auto& x : t.tensors)
     if (x.origin == model::Origin::Input) given[x.name] = x.id;
@@ -140,7 +149,8 @@ support::Expected<Recheck> check_in(const TemporaryFolder& folder, const Analysi
     if (const program::Module* entry = in.in_place() ? in.loader.load(in.traced.entry_module) : nullptr; entry && entry->file >= 0) {
       // An entry given by its file: its package's root.
       fs::path root = fs::absolute(sm.file(entry->file).path).parent_path();
-      for (char ch : entry->name) if (ch == '.') root = root.parent_path();
+      for (char ch : entry->name)
+        if (ch == '.') root = root.parent_path();
       if (entry->is_package) root = root.parent_path();
       job.python_path.push_back(root.string());
     }
@@ -149,7 +159,7 @@ support::Expected<Recheck> check_in(const TemporaryFolder& folder, const Analysi
     lint::Found found;
     lint::Propagator watcher(sm, found, grid.tp);
     std::string receive, call;
-    auto inputs = given;   // of the stage, what they are in the original
+    auto inputs = given;  // of the stage, what they are in the original
     if (a.slicer) {
       auto face = a.slicer->interface(k);
       for (std::size_t i = 0; i < face.receives.size(); ++i) {
@@ -163,13 +173,15 @@ support::Expected<Recheck> check_in(const TemporaryFolder& folder, const Analysi
       // All of the job's: one may be written in terms of another (labels: =input_ids).
       for (const auto& given : a.file.job.inputs) {
         job.inputs.push_back(given);
-        if (std::find(face.needs_inputs.begin(), face.needs_inputs.end(), given.first) != face.needs_inputs.end()) call += given.first + "=" + given.first + ", ";
+        if (std::find(face.needs_inputs.begin(), face.needs_inputs.end(), given.first) != face.needs_inputs.end())
+          call += given.first + "=" + given.first + ", ";
       }
       job.call = k == 0 ? fmt::format("model({})", call) : fmt::format("(model.set_input_tensor(({})), model({}))[1]", receive, call);
       if (k == 0) job.inputs = a.file.job.inputs, job.call = "", job.keyword = a.file.job.keyword;
       if (!a.file.job.call.empty()) {
         const bool last = k + 1 == grid.pp;
-        auto own = stage_call(a.file.job.call, t.module(0), face.needs_inputs, k == 0 ? "" : fmt::format("(model.set_input_tensor(({})), ", receive), last, in.loader, sm);
+        auto own = stage_call(a.file.job.call, t.module(0), face.needs_inputs,
+                              k == 0 ? "" : fmt::format("(model.set_input_tensor(({})), ", receive), last, in.loader, sm);
         if (!own) return own.error();
         job.call = *own;
       }
@@ -193,16 +205,19 @@ support::Expected<Recheck> check_in(const TemporaryFolder& folder, const Analysi
       if (auto fault = fault_of(found, watcher, s, k, k + 1 == grid.pp)) return faulty(std::move(*fault), k);
     }
     std::vector<std::string> names;
-    std::unordered_map<model::TensorId, model::TensorId> known;   // of the stage → of the original
+    std::unordered_map<model::TensorId, model::TensorId> known;  // of the stage → of the original
     for (const auto& n : model::named_tensors(s, true)) {
       names.push_back(n.fqn);
       auto o = original.find(n.fqn);
-      if (o == original.end()) return faulty(failure(fmt::format("generated stage {} has a parameter {} that the original has not", k, n.fqn), {}, "internal"), k);
+      if (o == original.end())
+        return faulty(failure(fmt::format("generated stage {} has a parameter {} that the original has not", k, n.fqn), {}, "internal"), k);
       known[n.ref.tensor] = o->second;
       auto want = a.sharding.local_shape(t, o->second);
       if (s.tensor(n.ref.tensor).shape != want)
         return faulty(failure(fmt::format("generated stage {}: {} has local shape {}, the plan says {}", k, n.fqn,
-                                          model::shape_text(s.tensor(n.ref.tensor).shape), model::shape_text(want)), {}, "internal"), k, n.fqn);
+                                          model::shape_text(s.tensor(n.ref.tensor).shape), model::shape_text(want)),
+                              {}, "internal"),
+                      k, n.fqn);
     }
     // What it returns must be what the next stage receives (or the model's own output).
     std::vector<model::TensorId> returns;
@@ -210,7 +225,8 @@ support::Expected<Recheck> check_in(const TemporaryFolder& folder, const Analysi
     else returns = model::tensors_of(t.output);
     auto got = model::tensors_of(s.output);
     if (got.size() != returns.size()) {
-      support::Diagnostic d = failure(fmt::format("generated stage {} returns {} tensors, the plan says {}", k, got.size(), returns.size()), {}, "internal");
+      support::Diagnostic d =
+          failure(fmt::format("generated stage {} returns {} tensors, the plan says {}", k, got.size(), returns.size()), {}, "internal");
       for (const auto& i : s.incomplete) d.notes.push_back({i.range, i.why});
       return faulty(std::move(d), k);
     }
@@ -218,13 +234,17 @@ support::Expected<Recheck> check_in(const TemporaryFolder& folder, const Analysi
       auto want = a.sharding.local_shape(t, returns[i]);
       if (s.tensor(got[i]).shape != want)
         return faulty(failure(fmt::format("generated stage {}: returned tensor {} has shape {}, the plan says {}", k, i,
-                                          model::shape_text(s.tensor(got[i]).shape), model::shape_text(want)), {}, "internal"), k);
+                                          model::shape_text(s.tensor(got[i]).shape), model::shape_text(want)),
+                              {}, "internal"),
+                      k);
     }
     if (same) {
       for (const auto& x : s.tensors)
         if (const auto at = inputs.find(x.name); x.origin == model::Origin::Input && at != inputs.end()) known[x.id] = at->second;
       if (auto unlike = same->compare(s, known, returns))
-        return faulty(failure(fmt::format("generated stage {} does not compute what the original does: {}", k, unlike->what), unlike->where, "internal"), k);
+        return faulty(failure(fmt::format("generated stage {} does not compute what the original does: {}", k, unlike->what), unlike->where,
+                              "internal"),
+                      k);
     }
     out.held.push_back(std::move(names));
   }
@@ -241,7 +261,8 @@ support::Expected<Recheck> check_in(const TemporaryFolder& folder, const Analysi
 
 }  // namespace
 
-support::Expected<Recheck> recheck(const Analysis& a, const emit::PackageInput& in, const std::vector<emit::File>& package, const emit::Grid& grid, support::SourceManager& sm) {
+support::Expected<Recheck> recheck(const Analysis& a, const emit::PackageInput& in, const std::vector<emit::File>& package,
+                                   const emit::Grid& grid, support::SourceManager& sm) {
   TemporaryFolder folder;
   if (folder.path.empty()) return failure("no temporary folder can be made to check the generated code in");
   for (const auto& f : package)

@@ -13,17 +13,18 @@ namespace shardwright::driver {
 /// What is wrong with the generated source. Its diagnostic says that the generator is at fault; convert tries again with less.
 struct Fault {
   support::Diagnostic what;
-  int stage = -1;                               ///< -1: of no one stage
-  std::string parameter;                        ///< whose local shape is wrong; "" otherwise
+  int stage = -1;         ///< -1: of no one stage
+  std::string parameter;  ///< whose local shape is wrong; "" otherwise
 };
 
 struct Recheck {
-  std::vector<std::vector<std::string>> held;   ///< by stage: names of parameters and buffers
+  std::vector<std::vector<std::string>> held;  ///< by stage: names of parameters and buffers
   std::optional<Fault> fault;
 };
 
 /// An error only where the check itself cannot be made.
-support::Expected<Recheck> recheck(const Analysis&, const emit::PackageInput&, const std::vector<emit::File>& package, const emit::Grid&, support::SourceManager&);
+support::Expected<Recheck> recheck(const Analysis&, const emit::PackageInput&, const std::vector<emit::File>& package, const emit::Grid&,
+                                   support::SourceManager&);
 
 /// The `job` text of plan.yaml: what `verify` needs to run the original, with paths as seen from the output directory.
 std::string verify_job(const Analysis&, const emit::PackageInput&, const std::string& out_dir);

@@ -8,7 +8,7 @@
 namespace shardwright::driver {
 namespace {
 
-constexpr int kTries = 60;    // an attempt takes as long as a conversion
+constexpr int kTries = 60;  // an attempt takes as long as a conversion
 constexpr int kCutTries = 8;
 
 /// "layers.3.fc.weight" → "layers.*.fc.weight": the same in every layer.
@@ -59,7 +59,8 @@ bool Retreat::next(const Fault& fault, const Analysis& a, PlanRequest& want) {
   if (step_ == Cuts) {
     bool banned = false;
     for (std::size_t c = 0; tries_ <= kCutTries && c < a.partition.cuts.size(); ++c)
-      if (fault.stage < 0 || static_cast<int>(c) == fault.stage || static_cast<int>(c) + 1 == fault.stage) banned = want.no_cut.emplace(a.partition.cuts[c].clock, a.partition.cuts[c].kind).second || banned;
+      if (fault.stage < 0 || static_cast<int>(c) == fault.stage || static_cast<int>(c) + 1 == fault.stage)
+        banned = want.no_cut.emplace(a.partition.cuts[c].clock, a.partition.cuts[c].kind).second || banned;
     if (banned) return true;
   }
   return advance(want);

@@ -28,9 +28,9 @@ class Retreat {
   Step step_ = Parameters;
   int tries_ = 0;
   std::optional<Fault> first_;
-  Names parameters_;                                 ///< kept whole for a parameter that a fault named
-  std::vector<std::string> named_;                   ///< the lines about them
-  std::vector<std::pair<std::string, Names>> kinds_; ///< axes of the first attempt by kind: "layers.*.mlp.fc1.weight", their parameters
+  Names parameters_;                                  ///< kept whole for a parameter that a fault named
+  std::vector<std::string> named_;                    ///< the lines about them
+  std::vector<std::pair<std::string, Names>> kinds_;  ///< axes of the first attempt by kind: "layers.*.mlp.fc1.weight", their parameters
   std::size_t kind_ = 0;
   std::vector<std::string> given_up_;
 };

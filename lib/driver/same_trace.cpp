@@ -23,20 +23,24 @@ std::string sum_key(int product, int bias) { return key_of("torch.add", "alpha=1
 /// Operations that are a product and a sum, and the product's own name.
 const std::map<std::string, std::pair<std::string, std::array<const char*, 2>>>& fused_sums() {
   static const std::map<std::string, std::pair<std::string, std::array<const char*, 2>>> all{
-      {"torch.addmm", {"torch.mm", {"input", "mat2"}}}, {"torch.baddbmm", {"torch.bmm", {"input", "mat2"}}}, {"torch.addmv", {"torch.mv", {"input", "vec"}}}};
+      {"torch.addmm", {"torch.mm", {"input", "mat2"}}},
+      {"torch.baddbmm", {"torch.bmm", {"input", "mat2"}}},
+      {"torch.addmv", {"torch.mv", {"input", "vec"}}}};
   return all;
 }
 
 /// Is the result the operand's value, although the original has no such operation?
 bool is_its_operand(const model::Trace& s, const model::Op& op, int tp) {
   if (op.inputs.size() != 1) return false;
-  if (op.name.starts_with("shardwright.")) return op.name != "shardwright.assumed";   // a region
+  if (op.name.starts_with("shardwright.")) return op.name != "shardwright.assumed";  // a region
   const auto& x = s.tensor(op.inputs[0].tensor);
   // The mean over a share, summed, over the number of ranks.
   if (op.name == "torch.div")
-    return x.producer >= 0 && s.op(x.producer).name == "shardwright.reduce_from" && op.constants.find(fmt::format("other={};", tp)) != std::string::npos;
+    return x.producer >= 0 && s.op(x.producer).name == "shardwright.reduce_from" &&
+        op.constants.find(fmt::format("other={};", tp)) != std::string::npos;
   // A bias of a layer of ours, shaped so that it meets its channels: [n] as [n, 1, 1].
-  return op.prim == model::Prim::Reshape && !op.inputs[0].expr && x.origin == model::Origin::Parameter && x.shape.size() == 1 && s.tensor(op.outputs[0]).shape.front() == x.shape[0];
+  return op.prim == model::Prim::Reshape && !op.inputs[0].expr && x.origin == model::Origin::Parameter && x.shape.size() == 1 &&
+      s.tensor(op.outputs[0]).shape.front() == x.shape[0];
 }
 
 std::vector<model::TensorId> arguments_of(const model::ModuleCall& call) {
@@ -113,18 +117,23 @@ bool SameTrace::fits(const Made& m, const model::Op& op, const model::Trace& sta
   return true;
 }
 
-const SameTrace::Made* SameTrace::counterpart(const std::vector<Made>& made, const model::Op& op, const model::Trace& stage, const std::set<model::OpId>& drawn) const {
-  for (const bool shares : {false, true})   // the same sizes first: a short range is no share of a long one
+const SameTrace::Made* SameTrace::counterpart(const std::vector<Made>& made, const model::Op& op, const model::Trace& stage,
+                                              const std::set<model::OpId>& drawn) const {
+  for (const bool shares : {false, true})  // the same sizes first: a short range is no share of a long one
     for (const auto& m : made)
       if (fits(m, op, stage, shares) && !(m.random && drawn.count(m.op))) return &m;
   return nullptr;
 }
 
-std::optional<Difference> SameTrace::compare(const model::Trace& s, const std::unordered_map<model::TensorId, model::TensorId>& known, const std::vector<model::TensorId>& returned) const {
+std::optional<Difference> SameTrace::compare(const model::Trace& s, const std::unordered_map<model::TensorId, model::TensorId>& known,
+                                             const std::vector<model::TensorId>& returned) const {
   std::vector<Value> value(s.tensors.size(), -1);
   for (const auto& [mine, theirs] : known) value[static_cast<std::size_t>(mine)] = value_[static_cast<std::size_t>(theirs)];
-  std::set<model::OpId> drawn;       // random operations of the original that have their counterpart
-  struct Unlike { const model::Op* op; Difference what; };
+  std::set<model::OpId> drawn;  // random operations of the original that have their counterpart
+  struct Unlike {
+    const model::Op* op;
+    Difference what;
+  };
   std::vector<Unlike> unlike;
   auto at = [&](model::TensorId t) -> Value& { return value[static_cast<std::size_t>(t)]; };
   // Whole layers of ours, when their forward is over: what they compute is said by the layer that they stand for.
@@ -189,7 +198,12 @@ std::optional<Difference> SameTrace::compare(const model::Trace& s, const std::u
     std::string what = op.name.substr(op.name.rfind('.') + 1);
     if (!op.constants.empty()) what += " (" + op.constants + ")";
     for (const auto& x : op.inputs) what += fmt::format(" {} {}", x.param, model::shape_text(s.tensor(x.tensor).shape));
-    unlike.push_back({&op, {op.site ? op.site->range : support::Range{}, same == made_.end() ? what + ": the original does this to other values, with other numbers, or not at all" : what + fmt::format(": the original's result has another size or type, got {}", model::shape_text(s.tensor(op.outputs[0]).shape))}});
+    unlike.push_back({&op,
+                      {op.site ? op.site->range : support::Range{},
+                       same == made_.end() ? what + ": the original does this to other values, with other numbers, or not at all"
+                                           : what +
+                               fmt::format(": the original's result has another size or type, got {}",
+                                           model::shape_text(s.tensor(op.outputs[0]).shape))}});
   }
   finish(std::numeric_limits<model::Clock>::max());
   const auto got = model::tensors_of(s.output);
@@ -206,7 +220,9 @@ std::optional<Difference> SameTrace::compare(const model::Trace& s, const std::u
     }
     for (const auto& u : unlike)
       if (making.count(u.op->id)) return u.what;
-    return Difference{{}, fmt::format("returned tensor {} is {} than the plan says", i, at(got[i]) < 0 ? "made of something else" : "another value of the original")};
+    return Difference{{},
+                      fmt::format("returned tensor {} is {} than the plan says", i,
+                                  at(got[i]) < 0 ? "made of something else" : "another value of the original")};
   }
   return std::nullopt;
 }

@@ -33,12 +33,16 @@ class SameTrace {
                                     const std::vector<model::TensorId>& returned) const;
 
  private:
-  using Value = int;                                                ///< a tensor of the original, or one past them: a product before its bias
-  struct Made { std::vector<Value> values; bool random = false; model::OpId op = -1; };
+  using Value = int;  ///< a tensor of the original, or one past them: a product before its bias
+  struct Made {
+    std::vector<Value> values;
+    bool random = false;
+    model::OpId op = -1;
+  };
   const model::Trace& original_;
   const sharding::Result& placed_;
-  std::vector<Value> value_;                                        ///< by tensor of the original: the first that is the same
-  std::unordered_map<std::string, std::vector<Made>> made_;         ///< by operation, constants and operands
+  std::vector<Value> value_;                                                      ///< by tensor of the original: the first that is the same
+  std::unordered_map<std::string, std::vector<Made>> made_;                       ///< by operation, constants and operands
   std::unordered_map<std::string, std::vector<const model::ModuleCall*>> calls_;  ///< by the module's name, in order
 
   /// `shares`: a share of one dimension will do.

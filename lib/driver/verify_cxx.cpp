@@ -26,7 +26,8 @@ using support::failure;
 using support::finish;
 
 /// Starts a program with further environment variables, output into a file.
-pid_t start(const std::vector<std::string>& arguments, const std::vector<std::pair<std::string, std::string>>& environment, const std::string& log) {
+pid_t start(const std::vector<std::string>& arguments, const std::vector<std::pair<std::string, std::string>>& environment,
+            const std::string& log) {
   return support::start(arguments, [&] {
     for (const auto& [k, v] : environment) ::setenv(k.c_str(), v.c_str(), 1);
     const int fd = ::open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
@@ -40,7 +41,11 @@ std::string tail(const std::string& path, std::size_t bytes = 2000) {
   return t->size() > bytes ? "…" + t->substr(t->size() - bytes) : *t;
 }
 
-struct Record { std::string kind, name; std::vector<double> values; bool absent = false; };
+struct Record {
+  std::string kind, name;
+  std::vector<double> values;
+  bool absent = false;
+};
 
 support::Expected<std::vector<Record>> read_records(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
@@ -79,7 +84,9 @@ double difference(const Record& a, const Record& b, double largest) {
 
 }  // namespace
 
-bool is_cxx_directory(const std::string& dir) { return support::is_file(support::join_path(dir, "verify.cpp")) && support::is_file(support::join_path(dir, "job.h")); }
+bool is_cxx_directory(const std::string& dir) {
+  return support::is_file(support::join_path(dir, "verify.cpp")) && support::is_file(support::join_path(dir, "job.h"));
+}
 
 std::string runtime_folder() {
   const std::string tree = support::above_program("runtime/include/shardwright/parallel.h");
@@ -93,7 +100,8 @@ support::Expected<CxxVerified> verify_cxx(const CxxVerifyRequest& r, const std::
   const std::string build = support::join_path(r.dir, "build"), log = support::join_path(build, "log.txt");
   std::error_code ec;
   fs::create_directories(build, ec);
-  std::vector<std::string> configure{"cmake", "-S", r.dir, "-B", build, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_CXX_FLAGS_DEBUG=-O0", "-DPYTHON=" + *python};
+  std::vector<std::string> configure{
+      "cmake", "-S", r.dir, "-B", build, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_CXX_FLAGS_DEBUG=-O0", "-DPYTHON=" + *python};
   if (const char* ccache = "/usr/bin/ccache"; fs::exists(ccache, ec)) configure.push_back("-DCMAKE_CXX_COMPILER_LAUNCHER=ccache");
   // The runtime as it was built with this program, if it was.
   const fs::path built = fs::read_symlink("/proc/self/exe", ec).parent_path().parent_path() / "runtime" / "libshardwright_runtime.a";
@@ -101,17 +109,21 @@ support::Expected<CxxVerified> verify_cxx(const CxxVerifyRequest& r, const std::
   progress("configuring");
   if (finish(start(configure, {}, log)) != 0) return failure("the build could not be configured:\n" + tail(log), {}, "build");
   progress("building both programs (LibTorch's headers take a minute)");
-  if (finish(start({"cmake", "--build", build, "--target", "verify_original", "verify_parallel"}, {}, log)) != 0) return failure("the programs could not be built:\n" + tail(log, 6000), {}, "build");
+  if (finish(start({"cmake", "--build", build, "--target", "verify_original", "verify_parallel"}, {}, log)) != 0)
+    return failure("the programs could not be built:\n" + tail(log, 6000), {}, "build");
   progress("running");
   const std::string steps = std::to_string(r.steps), micro = std::to_string(r.micro_batches);
   const std::string original = support::join_path(build, "original.bin"), parallel = support::join_path(build, "parallel.bin");
   const pid_t first = start({support::join_path(build, "verify_original"), original, steps, micro}, {{"WORLD_SIZE", "1"}}, log);
-  if (int code = finish(first); code != 0) return failure(fmt::format("the original program ended with status {}:\n{}", code, tail(log)), {}, "run");
+  if (int code = finish(first); code != 0)
+    return failure(fmt::format("the original program ended with status {}:\n{}", code, tail(log)), {}, "run");
   const std::string port = std::to_string(20000 + ::getpid() % 20000);
   std::vector<pid_t> ranks;
   for (int k = 0; k < r.tp; ++k)
-    ranks.push_back(start({support::join_path(build, "verify_parallel"), parallel, steps, micro},
-                          {{"WORLD_SIZE", std::to_string(r.tp)}, {"RANK", std::to_string(k)}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", port}}, log + "." + std::to_string(k)));
+    ranks.push_back(
+        start({support::join_path(build, "verify_parallel"), parallel, steps, micro},
+              {{"WORLD_SIZE", std::to_string(r.tp)}, {"RANK", std::to_string(k)}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", port}},
+              log + "." + std::to_string(k)));
   int failed = -1, code = 0;
   for (std::size_t left = ranks.size(); left > 0; --left) {
     int status = 0;
@@ -120,11 +132,14 @@ support::Expected<CxxVerified> verify_cxx(const CxxVerifyRequest& r, const std::
     for (std::size_t k = 0; k < ranks.size(); ++k)
       if (ranks[k] == done && c != 0 && failed < 0) {
         failed = static_cast<int>(k), code = c;
-        for (pid_t p : ranks)   // the others would wait for it
+        for (pid_t p : ranks)  // the others would wait for it
           if (p != done) ::kill(p, SIGTERM);
       }
   }
-  if (failed >= 0) return failure(fmt::format("rank {} of the parallel program ended with status {}:\n{}", failed, code, tail(log + "." + std::to_string(failed))), {}, "run");
+  if (failed >= 0)
+    return failure(
+        fmt::format("rank {} of the parallel program ended with status {}:\n{}", failed, code, tail(log + "." + std::to_string(failed))),
+        {}, "run");
   auto a = read_records(original), b = read_records(parallel);
   if (!a) return a.error();
   if (!b) return b.error();

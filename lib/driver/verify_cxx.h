@@ -12,13 +12,13 @@ struct CxxVerifyRequest {
   std::string dir;
   int tp = 1, steps = 3, micro_batches = 2;
   double tolerance = 1e-9;
-  std::string python;                       ///< whose torch is used; "": looked for
+  std::string python;  ///< whose torch is used; "": looked for
 };
 
 struct CxxVerified {
   bool same = false;
-  std::vector<std::pair<std::string, int>> compared;        ///< kind → how many
-  std::vector<std::pair<std::string, double>> worst;        ///< kind → largest relative difference
+  std::vector<std::pair<std::string, int>> compared;  ///< kind → how many
+  std::vector<std::pair<std::string, double>> worst;  ///< kind → largest relative difference
   std::string first_difference;
   double seconds = 0;
 };

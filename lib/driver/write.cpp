@@ -15,7 +15,7 @@ namespace shardwright::driver {
 namespace {
 
 namespace fs = std::filesystem;
-using support::content_hash;   // was a file touched since it was generated?
+using support::content_hash;  // was a file touched since it was generated?
 using support::failure;
 
 /// Copies of what was generated lie here, beside the lock.
@@ -49,7 +49,8 @@ std::map<std::string, std::pair<std::string, std::string>> other_locks(const std
 }
 
 std::string lock_text(const std::vector<emit::File>& files, const std::map<std::string, std::string>& kept) {
-  std::string out = "# What shardwright generated, so that it never overwrites what you changed. Keep it beside the code.\nversion: 1\nfiles:\n";
+  std::string out =
+      "# What shardwright generated, so that it never overwrites what you changed. Keep it beside the code.\nversion: 1\nfiles:\n";
   std::vector<std::pair<std::string, std::string>> rows;
   for (const auto& f : files)
     if (!f.edited) rows.emplace_back(f.path, kept.count(f.path) ? kept.at(f.path) : content_hash(f.text));
@@ -64,10 +65,11 @@ support::Expected<bool> write_out(const ConvertRequest& request, const std::stri
   // Compare with what is there.
   const std::string lock_dir = support::join_path(out.out, tool_folder);
   Lock lock = read_lock(lock_dir);
-  const auto others = tool_folder.empty() ? std::map<std::string, std::pair<std::string, std::string>>{} : other_locks(out.out, tool_folder);
+  const auto others =
+      tool_folder.empty() ? std::map<std::string, std::pair<std::string, std::string>>{} : other_locks(out.out, tool_folder);
   std::vector<std::string> changed_by_hand;
   support::Diagnostic conflict = failure("", {}, "overwrite");
-  std::map<std::string, std::string> kept, bases;   // of merged files: hash and text of what was generated
+  std::map<std::string, std::string> kept, bases;  // of merged files: hash and text of what was generated
   for (auto& f : out.files) {
     std::string path = support::join_path(out.out, f.path);
     std::error_code ec;
@@ -82,7 +84,7 @@ support::Expected<bool> write_out(const ConvertRequest& request, const std::stri
     if (request.update && !f.edited) {
       // Three texts: what was generated then (the lock's hash, and its copy), what is there now, what is generated now.
       auto known = lock.find(f.path);
-      if (known != lock.end() && known->second == content_hash(f.text)) {   // nothing new: the file stays the user's
+      if (known != lock.end() && known->second == content_hash(f.text)) {  // nothing new: the file stays the user's
         kept[f.path] = known->second;
         out.merged.push_back(f.path);
         continue;
@@ -108,9 +110,11 @@ support::Expected<bool> write_out(const ConvertRequest& request, const std::stri
     }
     out.written.push_back(f.path);
     if (request.diff) out.diff += support::unified_diff(*old, f.text, f.path, f.path);
-    if (f.edited) continue;   // the user's file with additions
+    if (f.edited) continue;  // the user's file with additions
     if (auto o = others.find(f.path); o != others.end() && o->second.second == content_hash(*old)) {
-      support::Diagnostic d = failure(fmt::format("{} was generated for {} as well, which needs another text than this model: convert one of them with other sizes, or into a folder of its own", f.path, o->second.first),
+      support::Diagnostic d = failure(fmt::format("{} was generated for {} as well, which needs another text than this model: convert one "
+                                                  "of them with other sizes, or into a folder of its own",
+                                                  f.path, o->second.first),
                                       {}, "overwrite");
       d.notes.push_back({{}, support::unified_diff(*old, f.text, "for " + o->second.first, "for this model")});
       if (!request.force) return d;
@@ -125,9 +129,10 @@ support::Expected<bool> write_out(const ConvertRequest& request, const std::stri
   if (!changed_by_hand.empty() && !request.force) {
     std::string list;
     for (const auto& c : changed_by_hand) list += (list.empty() ? "" : ", ") + c;
-    conflict.message = fmt::format("{} in {} {} changed since {} generated: {}. Nothing was written; --diff shows what would change, --force overwrites",
-                                   changed_by_hand.size() == 1 ? "a file" : std::to_string(changed_by_hand.size()) + " files", out.out,
-                                   changed_by_hand.size() == 1 ? "was" : "were", changed_by_hand.size() == 1 ? "it was" : "they were", list);
+    conflict.message =
+        fmt::format("{} in {} {} changed since {} generated: {}. Nothing was written; --diff shows what would change, --force overwrites",
+                    changed_by_hand.size() == 1 ? "a file" : std::to_string(changed_by_hand.size()) + " files", out.out,
+                    changed_by_hand.size() == 1 ? "was" : "were", changed_by_hand.size() == 1 ? "it was" : "they were", list);
     return conflict;
   }
   const support::Uninterrupted whole;  // Ctrl-C before this: nothing is written; after it: everything is
@@ -138,7 +143,7 @@ support::Expected<bool> write_out(const ConvertRequest& request, const std::stri
   // Files of an earlier run that are no longer generated go, unless somebody changed them.
   for (const auto& [path, hash] : lock) {
     if (std::any_of(out.files.begin(), out.files.end(), [&, p = path](const auto& f) { return f.path == p; })) continue;
-    if (others.count(path)) continue;   // another model's conversion uses it
+    if (others.count(path)) continue;  // another model's conversion uses it
     std::string full = support::join_path(out.out, path);
     if (auto old = support::read_file(full); old && content_hash(*old) == hash) {
       std::error_code ec;
@@ -146,7 +151,7 @@ support::Expected<bool> write_out(const ConvertRequest& request, const std::stri
     }
   }
   // The generated texts themselves, for the next --update.
-  if (!tool_folder.empty())   // beside the originals
+  if (!tool_folder.empty())  // beside the originals
     for (const auto& f : out.files) {
       if (f.edited) continue;
       const std::string path = support::join_path(lock_dir, kBase + f.path);

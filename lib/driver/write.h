@@ -4,7 +4,8 @@
 
 namespace shardwright::driver {
 
-/// Fills `written`, `merged` and `diff`; with --diff nothing is written. `tool_folder`: where plan.yaml and the lock lie, below the output directory.
+/// Fills `written`, `merged` and `diff`; with --diff nothing is written. `tool_folder`: where plan.yaml and the lock lie, below the output
+/// directory.
 support::Expected<bool> write_out(const ConvertRequest&, const std::string& tool_folder, ConvertOutcome&);
 
 }  // namespace shardwright::driver

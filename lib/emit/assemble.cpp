@@ -12,15 +12,112 @@ using program::Stmt;
 using program::StmtKind;
 
 const std::set<std::string>& python_builtins() {
-  static const std::set<std::string> names{
-      "ArithmeticError", "AssertionError", "AttributeError", "BaseException", "DeprecationWarning", "Ellipsis", "Exception", "False", "FileNotFoundError",
-      "FutureWarning", "ImportError", "IndexError", "KeyError", "KeyboardInterrupt", "LookupError", "ModuleNotFoundError", "NameError", "None", "NotImplemented",
-      "NotImplementedError", "OSError", "OverflowError", "RuntimeError", "RuntimeWarning", "StopIteration", "SyntaxError", "SystemExit", "True", "TypeError",
-      "UserWarning", "ValueError", "Warning", "ZeroDivisionError", "__build_class__", "__debug__", "__doc__", "__file__", "__import__", "__name__", "__class__", "abs", "all", "any",
-      "bin", "bool", "breakpoint", "bytearray", "bytes", "callable", "chr", "classmethod", "compile", "complex", "delattr", "dict", "dir", "divmod", "enumerate", "eval",
-      "exec", "filter", "float", "format", "frozenset", "getattr", "globals", "hasattr", "hash", "hex", "id", "input", "int", "isinstance", "issubclass", "iter", "len",
-      "list", "locals", "map", "max", "memoryview", "min", "next", "object", "oct", "open", "ord", "pow", "print", "property", "range", "repr", "reversed", "round", "set",
-      "setattr", "slice", "sorted", "staticmethod", "str", "sum", "super", "tuple", "type", "vars", "zip"};
+  static const std::set<std::string> names{"ArithmeticError",
+                                           "AssertionError",
+                                           "AttributeError",
+                                           "BaseException",
+                                           "DeprecationWarning",
+                                           "Ellipsis",
+                                           "Exception",
+                                           "False",
+                                           "FileNotFoundError",
+                                           "FutureWarning",
+                                           "ImportError",
+                                           "IndexError",
+                                           "KeyError",
+                                           "KeyboardInterrupt",
+                                           "LookupError",
+                                           "ModuleNotFoundError",
+                                           "NameError",
+                                           "None",
+                                           "NotImplemented",
+                                           "NotImplementedError",
+                                           "OSError",
+                                           "OverflowError",
+                                           "RuntimeError",
+                                           "RuntimeWarning",
+                                           "StopIteration",
+                                           "SyntaxError",
+                                           "SystemExit",
+                                           "True",
+                                           "TypeError",
+                                           "UserWarning",
+                                           "ValueError",
+                                           "Warning",
+                                           "ZeroDivisionError",
+                                           "__build_class__",
+                                           "__debug__",
+                                           "__doc__",
+                                           "__file__",
+                                           "__import__",
+                                           "__name__",
+                                           "__class__",
+                                           "abs",
+                                           "all",
+                                           "any",
+                                           "bin",
+                                           "bool",
+                                           "breakpoint",
+                                           "bytearray",
+                                           "bytes",
+                                           "callable",
+                                           "chr",
+                                           "classmethod",
+                                           "compile",
+                                           "complex",
+                                           "delattr",
+                                           "dict",
+                                           "dir",
+                                           "divmod",
+                                           "enumerate",
+                                           "eval",
+                                           "exec",
+                                           "filter",
+                                           "float",
+                                           "format",
+                                           "frozenset",
+                                           "getattr",
+                                           "globals",
+                                           "hasattr",
+                                           "hash",
+                                           "hex",
+                                           "id",
+                                           "input",
+                                           "int",
+                                           "isinstance",
+                                           "issubclass",
+                                           "iter",
+                                           "len",
+                                           "list",
+                                           "locals",
+                                           "map",
+                                           "max",
+                                           "memoryview",
+                                           "min",
+                                           "next",
+                                           "object",
+                                           "oct",
+                                           "open",
+                                           "ord",
+                                           "pow",
+                                           "print",
+                                           "property",
+                                           "range",
+                                           "repr",
+                                           "reversed",
+                                           "round",
+                                           "set",
+                                           "setattr",
+                                           "slice",
+                                           "sorted",
+                                           "staticmethod",
+                                           "str",
+                                           "sum",
+                                           "super",
+                                           "tuple",
+                                           "type",
+                                           "vars",
+                                           "zip"};
   return names;
 }
 
@@ -136,7 +233,8 @@ const std::vector<const Stmt*>& Assembler::binders(const program::Module& m, con
 }
 
 /// The import line that binds `name` as `origin` binds it. When it comes from a copied module: `*local`, `*local_name`.
-std::string Assembler::import_line(const program::Module& origin, const std::string& name, const program::Module** local, std::string* local_name) {
+std::string Assembler::import_line(const program::Module& origin, const std::string& name, const program::Module** local,
+                                   std::string* local_name) {
   const auto& list = binders(origin, name);
   if (list.empty()) {
     for (const auto* s : origin.body)
@@ -144,7 +242,11 @@ std::string Assembler::import_line(const program::Module& origin, const std::str
         std::string from = absolute_module(origin, *s);
         const program::Module* m = loader_.load(from);
         if (m && !binders(*m, name).empty()) {
-          if (options_.copied(*m)) { *local = m; *local_name = name; return ""; }
+          if (options_.copied(*m)) {
+            *local = m;
+            *local_name = name;
+            return "";
+          }
           return "from " + from + " import " + name;
         }
         if (!m) return "from " + from + " import " + name;
@@ -155,7 +257,8 @@ std::string Assembler::import_line(const program::Module& origin, const std::str
   if (s->kind == StmtKind::Import) {
     for (const auto& i : s->imports) {
       std::string first = i.name.substr(0, i.name.find('.'));
-      if (!i.asname.empty() ? i.asname == name : first == name) return i.asname.empty() ? "import " + i.name : "import " + i.name + " as " + i.asname;
+      if (!i.asname.empty() ? i.asname == name : first == name)
+        return i.asname.empty() ? "import " + i.name : "import " + i.name + " as " + i.asname;
     }
   }
   if (s->kind == StmtKind::ImportFrom) {
@@ -163,11 +266,19 @@ std::string Assembler::import_line(const program::Module& origin, const std::str
     for (const auto& i : s->imports) {
       if ((i.asname.empty() ? i.name : i.asname) != name) continue;
       const program::Module* m = loader_.load(from);
-      if (m && options_.copied(*m) && !binders(*m, i.name).empty()) { *local = m; *local_name = i.name; return ""; }
+      if (m && options_.copied(*m) && !binders(*m, i.name).empty()) {
+        *local = m;
+        *local_name = i.name;
+        return "";
+      }
       return "from " + from + " import " + i.name + (i.asname.empty() || i.asname == i.name ? "" : " as " + i.asname);
     }
   }
-  if (options_.copied(origin)) { *local = &origin; *local_name = name; return ""; }
+  if (options_.copied(origin)) {
+    *local = &origin;
+    *local_name = name;
+    return "";
+  }
   return "from " + origin.name + " import " + name;
 }
 
@@ -294,7 +405,8 @@ void Assembler::place(int index) {
 }
 
 /// What a free name of a definition's text is called in the file that holds it.
-std::string Assembler::name_of(Unit& u, const rewrite::Definition& d, const std::string& n, const std::map<std::string, int>& refs_of_file) {
+std::string Assembler::name_of(Unit& u, const rewrite::Definition& d, const std::string& n,
+                               const std::map<std::string, int>& refs_of_file) {
   auto definition = [&](int index) {
     const std::string& target = path_of_[static_cast<std::size_t>(index)];
     return target == u.path ? n : bind_from(u, n, target, n);
@@ -321,7 +433,8 @@ std::string Assembler::name_of(Unit& u, const rewrite::Definition& d, const std:
 }
 
 /// The text with free names replaced; an error where a name of the same spelling belongs to a function inside.
-support::Expected<std::string> Assembler::with_names(const program::Module& parsed, const std::string& text, const std::map<std::string, std::string>& names) const {
+support::Expected<std::string> Assembler::with_names(const program::Module& parsed, const std::string& text,
+                                                     const std::map<std::string, std::string>& names) const {
   std::map<std::uint32_t, std::pair<std::uint32_t, std::string>> edits;
   std::string clash;
   auto parameters = [&](const program::Function* f) {
@@ -339,7 +452,10 @@ support::Expected<std::string> Assembler::with_names(const program::Module& pars
     return true;
   });
   if (!clash.empty())
-    return support::failure("the name " + clash + " means two things in the generated file: a module's and a parameter's. Rename the parameter in the original, or the import", parsed.body.front()->range, "generate");
+    return support::failure(
+        "the name " + clash +
+            " means two things in the generated file: a module's and a parameter's. Rename the parameter in the original, or the import",
+        parsed.body.front()->range, "generate");
   std::string out = text;
   for (auto e = edits.rbegin(); e != edits.rend(); ++e) out.replace(e->first, e->second.first - e->first, e->second.second);
   return out;
@@ -352,14 +468,17 @@ support::Expected<std::vector<File>> Assembler::files() {
   // Where one definition constructs the generated class, the others' annotations and isinstance tests of the same file speak of
   // that one too.
   std::map<std::string, std::map<std::string, int>> refs_of_file;
-  for (std::size_t i = 0; i < spec_.definitions.size(); ++i) refs_of_file[path_of_[i]].insert(spec_.definitions[i].refs.begin(), spec_.definitions[i].refs.end());
+  for (std::size_t i = 0; i < spec_.definitions.size(); ++i)
+    refs_of_file[path_of_[i]].insert(spec_.definitions[i].refs.begin(), spec_.definitions[i].refs.end());
   for (std::size_t i = 0; i < spec_.definitions.size(); ++i) {
     const auto& d = spec_.definitions[i];
     Unit& u = unit(path_of_[i], d.origin);
     const program::Module* parsed = loader_.parse("generated." + d.name, "<generated " + d.name + ">", u.pieces[d.name].text);
     if (!parsed->syntax_errors.empty()) {
-      support::Diagnostic bad = support::failure("the generated text of " + d.name + " is not valid Python at " + sources_.describe(parsed->syntax_errors.front()) +
-                              ": a fault of the generator, please report it", d.range, "internal");
+      support::Diagnostic bad =
+          support::failure("the generated text of " + d.name + " is not valid Python at " +
+                               sources_.describe(parsed->syntax_errors.front()) + ": a fault of the generator, please report it",
+                           d.range, "internal");
       bad.notes.push_back({{}, d.text});
       return bad;
     }
@@ -382,7 +501,8 @@ support::Expected<std::vector<File>> Assembler::files() {
   std::vector<File> out;
   std::set<std::string> folders;
   for (auto& [path, u] : units_) {
-    std::string head = in_place() && !stage_paths_.count(path) && !options_.shared_banner.empty() ? options_.shared_banner : options_.banner;
+    std::string head =
+        in_place() && !stage_paths_.count(path) && !options_.shared_banner.empty() ? options_.shared_banner : options_.banner;
     if (u.origin && path.rfind("stage", 0) != 0 && !stage_paths_.count(path)) head += "\n# From " + u.origin->name + ".";
     head += "\n";
     if (u.origin)
@@ -423,7 +543,8 @@ support::Expected<std::vector<File>> Assembler::files() {
     std::vector<const Piece*> pieces;
     for (auto& [name, piece] : u.pieces)
       if (!piece.text.empty()) pieces.push_back(&piece);
-    std::stable_sort(pieces.begin(), pieces.end(), [](auto* a, auto* b) { return std::pair(a->stage, a->order) < std::pair(b->stage, b->order); });
+    std::stable_sort(pieces.begin(), pieces.end(),
+                     [](auto* a, auto* b) { return std::pair(a->stage, a->order) < std::pair(b->stage, b->order); });
     // As in the originals, but a class behind those it is derived from: they may come from another module, in which they stand later.
     std::vector<const Piece*> in_order;
     std::set<const Piece*> placed;
@@ -444,15 +565,16 @@ support::Expected<std::vector<File>> Assembler::files() {
       out.back().module = dotted_.at(path);
       continue;
     }
-    for (std::size_t slash = path.find('/'); slash != std::string::npos; slash = path.find('/', slash + 1)) folders.insert(path.substr(0, slash));
+    for (std::size_t slash = path.find('/'); slash != std::string::npos; slash = path.find('/', slash + 1))
+      folders.insert(path.substr(0, slash));
   }
   for (const auto& f : folders)
     if (!units_.count(f + "/__init__.py")) out.push_back({options_.package + "/" + f + "/__init__.py", ""});
   return out;
 }
 
-std::vector<std::string> Assembler::imports_for(const std::set<std::string>& names, const std::map<std::string, int>& refs, const program::Module& origin,
-                                                const std::map<std::string, std::string>& job_imports) {
+std::vector<std::string> Assembler::imports_for(const std::set<std::string>& names, const std::map<std::string, int>& refs,
+                                                const program::Module& origin, const std::map<std::string, std::string>& job_imports) {
   std::vector<std::string> out;
   for (const auto& n : names) {
     if (auto r = refs.find(n); r != refs.end()) {
@@ -462,7 +584,9 @@ std::vector<std::string> Assembler::imports_for(const std::set<std::string>& nam
     if (auto j = job_imports.find(n); j != job_imports.end()) {
       auto dot = j->second.rfind('.');
       if (dot == std::string::npos) out.push_back("import " + j->second + (j->second == n ? "" : " as " + n));
-      else out.push_back("from " + j->second.substr(0, dot) + " import " + j->second.substr(dot + 1) + (j->second.substr(dot + 1) == n ? "" : " as " + n));
+      else
+        out.push_back("from " + j->second.substr(0, dot) + " import " + j->second.substr(dot + 1) +
+                      (j->second.substr(dot + 1) == n ? "" : " as " + n));
       continue;
     }
     if (python_builtins().count(n) && binders(origin, n).empty()) continue;
@@ -471,7 +595,8 @@ std::vector<std::string> Assembler::imports_for(const std::set<std::string>& nam
     std::string line = import_line(origin, n, &local, &local_name);
     if (local) {
       copy_definition(*local, local_name);
-      out.push_back("from " + relative_module("__init__.py", file_of(*local)) + " import " + local_name + (local_name == n ? "" : " as " + n));
+      out.push_back("from " + relative_module("__init__.py", file_of(*local)) + " import " + local_name +
+                    (local_name == n ? "" : " as " + n));
     } else if (!line.empty()) {
       out.push_back(line);
     } else if (n == "torch") out.push_back("import torch");

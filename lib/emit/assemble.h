@@ -9,7 +9,9 @@
 #include "rewrite/specialize.h"
 #include "support/result.h"
 
-namespace shardwright::rules { struct Target; }
+namespace shardwright::rules {
+struct Target;
+}
 
 namespace shardwright::emit {
 
@@ -18,8 +20,8 @@ struct File {
   std::string path;
   std::string text;
   bool executable = false;
-  bool edited = false;       ///< a file of the user's with additions: merged in, never owned
-  std::string module;        ///< its dotted name, of files beside the originals
+  bool edited = false;  ///< a file of the user's with additions: merged in, never owned
+  std::string module;   ///< its dotted name, of files beside the originals
 };
 
 /// Where a module of generated code lies: path relative to the output directory, dotted name.
@@ -28,12 +30,12 @@ struct Place {
 };
 
 struct AssembleOptions {
-  std::string package;                       ///< "gpt_parallel": a package of copies; "": files beside the originals, by `place`
-  const rules::Target* target = nullptr;     ///< whose names the text uses
-  std::function<Place(const program::Module&)> place;        ///< of what stages share
-  std::function<Place(const program::Module&)> stages;       ///< of stage classes, by the module of the original class
-  std::string banner;                        ///< first comment line of every file
-  std::string shared_banner;                 ///< of files that several models' conversions write alike; "": the banner
+  std::string package;                                  ///< "gpt_parallel": a package of copies; "": files beside the originals, by `place`
+  const rules::Target* target = nullptr;                ///< whose names the text uses
+  std::function<Place(const program::Module&)> place;   ///< of what stages share
+  std::function<Place(const program::Module&)> stages;  ///< of stage classes, by the module of the original class
+  std::string banner;                                   ///< first comment line of every file
+  std::string shared_banner;                            ///< of files that several models' conversions write alike; "": the banner
   /// Modules that cannot be imported where the generated code runs (an entry file given by its path, and its neighbours):
   /// what is needed of them is copied.
   std::function<bool(const program::Module&)> copied;
@@ -45,22 +47,22 @@ class Assembler {
   /// The package's files without __init__.py of the top.
   support::Expected<std::vector<File>> files();
   /// Import lines that give `names` (free names of an expression in `origin`, or refs to definitions) inside the package's __init__.py.
-  std::vector<std::string> imports_for(const std::set<std::string>& names, const std::map<std::string, int>& refs, const program::Module& origin,
-                                       const std::map<std::string, std::string>& job_imports);
+  std::vector<std::string> imports_for(const std::set<std::string>& names, const std::map<std::string, int>& refs,
+                                       const program::Module& origin, const std::map<std::string, std::string>& job_imports);
   /// "stage0" → class, for __init__.py.
   std::string module_of(int definition) const;
 
  private:
   struct Piece {
-    std::uint32_t order = 0;                 ///< where it stands in the original
+    std::uint32_t order = 0;  ///< where it stands in the original
     std::string text;
     int stage = -1;
-    std::set<std::string> after = {};        ///< classes that it is derived from
+    std::set<std::string> after = {};  ///< classes that it is derived from
   };
   struct Unit {
-    std::string path;                        ///< "models/layers/mlp.py"
+    std::string path;  ///< "models/layers/mlp.py"
     const program::Module* origin = nullptr;
-    std::map<std::string, Piece> pieces;     ///< by name
+    std::map<std::string, Piece> pieces;  ///< by name
     std::set<std::string> absolute, runtime, plain, future;
     std::map<std::string, std::set<std::string>> relative;  ///< path → names
     std::map<std::string, std::string> lines;               ///< name → its import as the original writes it
@@ -74,7 +76,8 @@ class Assembler {
   static std::string bind(Unit& u, const std::string& wanted, const std::string& identity);
   std::string bind_from(Unit& u, const std::string& wanted, const std::string& target, const std::string& name);
   std::string name_of(Unit& u, const rewrite::Definition& d, const std::string& n, const std::map<std::string, int>& refs_of_file);
-  support::Expected<std::string> with_names(const program::Module& parsed, const std::string& text, const std::map<std::string, std::string>& names) const;
+  support::Expected<std::string> with_names(const program::Module& parsed, const std::string& text,
+                                            const std::map<std::string, std::string>& names) const;
   /// Module and name of the definition that `name` of `origin` stands for, imports followed; nullptr: not to be told.
   std::pair<const program::Module*, std::string> resolve(const program::Module& origin, const std::string& name);
   void copy_registered(const program::Module& m, const std::string& name);
@@ -91,7 +94,7 @@ class Assembler {
   support::SourceManager& sources_;
   AssembleOptions options_;
   std::map<std::string, Unit> units_;
-  std::vector<std::string> path_of_;         ///< by definition
+  std::vector<std::string> path_of_;  ///< by definition
   std::set<std::string> stage_paths_;
   std::map<std::string, std::string> dotted_;  ///< path → module, in place only
   std::map<const program::Module*, std::map<std::string, std::vector<const program::Stmt*>>> index_;

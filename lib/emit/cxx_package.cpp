@@ -19,7 +19,9 @@ using program::Expr;
 using program::ExprKind;
 using support::failure;
 
-struct Unwritable { std::string why; };
+struct Unwritable {
+  std::string why;
+};
 
 std::string quoted(const std::string& s) {
   std::string out = "\"";
@@ -46,9 +48,11 @@ class Values {
       case ExprKind::String: return quoted(e->text);
       case ExprKind::Unary: return e->text + of(e->kids[0]);
       case ExprKind::Binary:
-        if (e->text == "//" || e->text == "/" || e->text == "+" || e->text == "-" || e->text == "*") return "(" + of(e->kids[0]) + " " + e->text.substr(0, 1) + " " + of(e->kids[1]) + ")";
+        if (e->text == "//" || e->text == "/" || e->text == "+" || e->text == "-" || e->text == "*")
+          return "(" + of(e->kids[0]) + " " + e->text.substr(0, 1) + " " + of(e->kids[1]) + ")";
         break;
-      case ExprKind::Tuple: case ExprKind::List: {
+      case ExprKind::Tuple:
+      case ExprKind::List: {
         std::string s;
         for (const Expr* k : e->kids) s += (s.empty() ? "" : ", ") + of(k);
         return "{" + s + "}";
@@ -85,7 +89,8 @@ class Values {
         if (missing.empty()) missing = p.name;
         continue;
       }
-      if (gap && !aggregate) throw Unwritable{"give '" + missing + "' of " + name + " too: in C++ an argument cannot be given without those before it"};
+      if (gap && !aggregate)
+        throw Unwritable{"give '" + missing + "' of " + name + " too: in C++ an argument cannot be given without those before it"};
       ++given;
       s += (s.empty() ? "" : ", ") + (aggregate ? "." + p.name + " = " : std::string()) + of(a->value);
     }
@@ -110,21 +115,33 @@ class Values {
  private:
   const program::Function* constructor(const std::string& name) const {
     for (const program::Stmt* s : in_.unit.module->body)
-      if (s->class_def && s->class_def->name == name)
-        return program::method(*s->class_def, "__init__");
+      if (s->class_def && s->class_def->name == name) return program::method(*s->class_def, "__init__");
     return nullptr;
   }
 
   /// Made by the front end for a class without a constructor: every parameter is absent by default.
-  static bool is_aggregate(const program::Function& init) { return !init.range.valid() && (init.parameters.size() == 1 || (init.parameters[1].default_value && init.parameters[1].default_value->text == "absent")); }
+  static bool is_aggregate(const program::Function& init) {
+    return !init.range.valid() &&
+        (init.parameters.size() == 1 || (init.parameters[1].default_value && init.parameters[1].default_value->text == "absent"));
+  }
 
   const CxxInput& in_;
 };
 
 std::string cxx_dtype(model::DType t) {
-  std::string n(model::torch_name(t));   // torch.float32
-  static const std::map<std::string, std::string> all = {{"float32", "kFloat32"}, {"float64", "kFloat64"}, {"float16", "kFloat16"}, {"bfloat16", "kBFloat16"}, {"int64", "kInt64"}, {"int32", "kInt32"},
-                                                         {"int16", "kInt16"}, {"int8", "kInt8"}, {"uint8", "kUInt8"}, {"bool", "kBool"}, {"complex64", "kComplexFloat"}, {"complex128", "kComplexDouble"}};
+  std::string n(model::torch_name(t));  // torch.float32
+  static const std::map<std::string, std::string> all = {{"float32", "kFloat32"},
+                                                         {"float64", "kFloat64"},
+                                                         {"float16", "kFloat16"},
+                                                         {"bfloat16", "kBFloat16"},
+                                                         {"int64", "kInt64"},
+                                                         {"int32", "kInt32"},
+                                                         {"int16", "kInt16"},
+                                                         {"int8", "kInt8"},
+                                                         {"uint8", "kUInt8"},
+                                                         {"bool", "kBool"},
+                                                         {"complex64", "kComplexFloat"},
+                                                         {"complex128", "kComplexDouble"}};
   auto it = all.find(n.substr(n.rfind('.') + 1));
   return "torch::" + (it == all.end() ? std::string("kFloat32") : it->second);
 }
@@ -141,11 +158,16 @@ std::string common_root(const std::vector<std::string>& paths) {
   return root.string();
 }
 
-struct Flags { std::vector<std::string> includes, definitions; std::string standard = "20"; };
+struct Flags {
+  std::vector<std::string> includes, definitions;
+  std::string standard = "20";
+};
 
 Flags flags_of(const cxx::Unit& unit) {
   Flags f;
-  auto absolute = [&](const std::string& p) { return fs::path(p).is_absolute() ? p : support::normal_path(support::join_path(unit.directory, p)); };
+  auto absolute = [&](const std::string& p) {
+    return fs::path(p).is_absolute() ? p : support::normal_path(support::join_path(unit.directory, p));
+  };
   for (std::size_t i = 0; i < unit.command.size(); ++i) {
     const std::string& a = unit.command[i];
     auto value = [&](const std::string& option) -> std::string {
@@ -169,7 +191,8 @@ Flags flags_of(const cxx::Unit& unit) {
 std::string filled(std::string text, const std::map<std::string, std::string>& values) {
   for (const auto& [key, value] : values) {
     const std::string hole = "@" + key + "@";
-    for (std::size_t at = text.find(hole); at != std::string::npos; at = text.find(hole, at + value.size())) text.replace(at, hole.size(), value);
+    for (std::size_t at = text.find(hole); at != std::string::npos; at = text.find(hole, at + value.size()))
+      text.replace(at, hole.size(), value);
   }
   return text;
 }
@@ -184,7 +207,8 @@ std::string params_yaml(const CxxInput& in) {
       s += fmt::format("dim: {}", h.dim);
       if (!h.segments.empty()) {
         s += ", segments: [";
-        for (std::size_t i = 0; i < h.segments.size(); ++i) s += fmt::format("{}[{}, {}]", i ? ", " : "", h.segments[i].first, h.segments[i].second);
+        for (std::size_t i = 0; i < h.segments.size(); ++i)
+          s += fmt::format("{}[{}, {}]", i ? ", " : "", h.segments[i].first, h.segments[i].second);
         s += "]";
       } else if (h.outer != 1) s += fmt::format(", outer: {}", h.outer);
       s += ", shard: tp";
@@ -233,7 +257,8 @@ support::Expected<std::vector<File>> cxx_files(const CxxInput& in) {
     support::Diagnostics ignored;
     auto expression = [&](const std::string& text) -> const Expr* {
       auto* m = in.syntax.parse("cxx.job", "<job>", text, false, ignored);
-      if (!m || !m->syntax_errors.empty() || m->body.size() != 1 || !m->body[0]->value) throw Unwritable{"'" + text + "' of the job cannot be written in C++"};
+      if (!m || !m->syntax_errors.empty() || m->body.size() != 1 || !m->body[0]->value)
+        throw Unwritable{"'" + text + "' of the job cannot be written in C++"};
       return m->body[0]->value;
     };
     std::vector<program::Argument> args;
@@ -253,22 +278,21 @@ support::Expected<std::vector<File>> cxx_files(const CxxInput& in) {
       if (spec.expression.empty()) {
         std::string shape;
         for (auto n : spec.shape) shape += (shape.empty() ? "" : ", ") + std::to_string(n);
-        inputs += fmt::format("      {{\"{}\", {}, {{{}}}, {}, {}, {}}},\n", name, cxx_dtype(spec.dtype), shape, spec.low, spec.high, spec.distribution == "rand" ? "true" : "false");
+        inputs += fmt::format("      {{\"{}\", {}, {{{}}}, {}, {}, {}}},\n", name, cxx_dtype(spec.dtype), shape, spec.low, spec.high,
+                              spec.distribution == "rand" ? "true" : "false");
         argument = fmt::format("x[{}]", tensors++);
       } else {
         argument = values.of(expression(spec.expression));
       }
       call += (call.empty() ? "" : ", ") + argument;
     }
-  } catch (const Unwritable& e) {
-    return failure(e.why, {}, "input");
-  }
+  } catch (const Unwritable& e) { return failure(e.why, {}, "input"); }
 
   auto text = [](const std::string& name) { return std::string(rules::embedded("targets/libtorch/" + name).value_or("")); };
   const Flags flags = flags_of(in.unit);
   std::string includes, originals, definitions;
   auto quote = [](const std::string& p) { return "  \"" + p + "\"\n"; };
-  std::vector<std::string> folders;   // of the user's files: what `#include "x.h"` finds beside them
+  std::vector<std::string> folders;  // of the user's files: what `#include "x.h"` finds beside them
   for (const auto& p : paths)
     if (std::string d = support::parent_path(p); std::find(folders.begin(), folders.end(), d) == folders.end()) folders.push_back(d);
   std::vector<std::string> seen;
@@ -276,7 +300,8 @@ support::Expected<std::vector<File>> cxx_files(const CxxInput& in) {
     if (std::find(seen.begin(), seen.end(), p) != seen.end()) return;
     seen.push_back(p);
     const std::string rel = fs::path(p).lexically_relative(root).string();
-    if (rel == "." || (!rel.empty() && rel.rfind("..", 0) != 0)) includes += quote("${CMAKE_CURRENT_SOURCE_DIR}/include" + (rel == "." ? "" : "/" + rel));
+    if (rel == "." || (!rel.empty() && rel.rfind("..", 0) != 0))
+      includes += quote("${CMAKE_CURRENT_SOURCE_DIR}/include" + (rel == "." ? "" : "/" + rel));
   };
   for (const auto& p : flags.includes) add(p);
   add(root);
@@ -284,9 +309,21 @@ support::Expected<std::vector<File>> cxx_files(const CxxInput& in) {
   for (const auto& p : flags.includes) originals += quote(p);
   for (const auto& p : folders) originals += quote(p);
   for (const auto& d : flags.definitions) definitions += " \"" + d + "\"";
-  const std::map<std::string, std::string> holes = {{"SPEC", in.spec}, {"ENTRY", entry}, {"ORIGINAL", in.sources.file(in.unit.module->file).path}, {"CLASS", spelled->spelled}, {"BUILD", build}, {"INPUTS", inputs}, {"CALL", call},
-                                                    {"INCLUDES", includes}, {"ORIGINALS", originals}, {"DEFINITIONS", definitions}, {"STANDARD", flags.standard}, {"RUNTIME", in.runtime},
-                                                    {"TP", std::to_string(in.grid.tp)}, {"SEED", std::to_string(in.job.seed)}, {"TRAIN", in.job.train ? "true" : "false"}};
+  const std::map<std::string, std::string> holes = {{"SPEC", in.spec},
+                                                    {"ENTRY", entry},
+                                                    {"ORIGINAL", in.sources.file(in.unit.module->file).path},
+                                                    {"CLASS", spelled->spelled},
+                                                    {"BUILD", build},
+                                                    {"INPUTS", inputs},
+                                                    {"CALL", call},
+                                                    {"INCLUDES", includes},
+                                                    {"ORIGINALS", originals},
+                                                    {"DEFINITIONS", definitions},
+                                                    {"STANDARD", flags.standard},
+                                                    {"RUNTIME", in.runtime},
+                                                    {"TP", std::to_string(in.grid.tp)},
+                                                    {"SEED", std::to_string(in.job.seed)},
+                                                    {"TRAIN", in.job.train ? "true" : "false"}};
   for (const char* name : {"CMakeLists.txt", "job.h", "outputs.h", "train.cpp", "verify.cpp"}) {
     std::string source = name == std::string("CMakeLists.txt") ? "CMakeLists.txt.in" : std::string(name) + ".in";
     out.push_back({name, filled(text(source), holes), false, false, {}});
@@ -296,7 +333,8 @@ support::Expected<std::vector<File>> cxx_files(const CxxInput& in) {
   for (const auto& w : in.text.why) notes += "- " + w.substr(w.find(root) == 0 ? root.size() + 1 : 0) + "\n";
   if (!in.fallbacks.empty()) notes += "\n## What stays replicated\n\n";
   for (const auto& f : in.fallbacks) notes += "- " + f + "\n";
-  notes += "\nBuild: `cmake -S . -B build -G Ninja && ninja -C build train`; run: `torchrun --no-python --nproc-per-node " + std::to_string(in.grid.tp) + " build/train`.\n";
+  notes += "\nBuild: `cmake -S . -B build -G Ninja && ninja -C build train`; run: `torchrun --no-python --nproc-per-node " +
+      std::to_string(in.grid.tp) + " build/train`.\n";
   out.push_back({"README.md", notes, false, false, {}});
   return out;
 }

@@ -14,10 +14,10 @@ struct CxxInput {
   const cxx::Unit& unit;
   const rewrite::TypedText& text;
   support::SourceManager& sources;
-  python::Syntax& syntax;                   ///< reads the job's expressions
-  std::string spec;                         ///< MODEL as the user gave it
+  python::Syntax& syntax;  ///< reads the job's expressions
+  std::string spec;        ///< MODEL as the user gave it
   Grid grid;
-  std::string runtime;                      ///< folder of the runtime (include/, src/)
+  std::string runtime;  ///< folder of the runtime (include/, src/)
   std::vector<std::string> fallbacks;
 };
 

@@ -7,8 +7,8 @@
 #include <set>
 
 #include "emit/tables.h"
-#include "program/visit.h"
 #include "model/shape.h"
+#include "program/visit.h"
 #include "rules/target.h"
 
 namespace shardwright::emit {
@@ -168,14 +168,16 @@ support::Expected<std::vector<File>> package_files(const PackageInput& in) {
   if (factory)
     for (auto& line : assembler.imports_for({root(in).class_def->name}, {}, *root(in).class_def->module, {})) imports.push_back(line);
   // from-imports of our own package last, each line once
-  std::stable_sort(imports.begin(), imports.end(), [](const std::string& a, const std::string& b) { return (a.rfind("from .", 0) != 0) > (b.rfind("from .", 0) != 0); });
+  std::stable_sort(imports.begin(), imports.end(),
+                   [](const std::string& a, const std::string& b) { return (a.rfind("from .", 0) != 0) > (b.rfind("from .", 0) != 0); });
   imports.erase(std::unique(imports.begin(), imports.end()), imports.end());
 
   // The configuration is one more argument of the stages.
   std::string config;
   if (in.in_place()) {
     config = stage_config_name(in);
-    if (auto close = expression.rfind(')'); close != std::string::npos) expression.insert(close, (expression[close - 1] == '(' ? "" : ", ") + config + "=" + config);
+    if (auto close = expression.rfind(')'); close != std::string::npos)
+      expression.insert(close, (expression[close - 1] == '(' ? "" : ", ") + config + "=" + config);
   }
 
   auto files = assembler.files();
@@ -223,7 +225,8 @@ support::Expected<std::vector<File>> directory_files(const PackageInput& in) {
   d.set("package", in.name + "_parallel");
   d.set("tp", std::to_string(in.grid.tp));
   d.set("pp", std::to_string(in.grid.ranks()));
-  d.set("virtual_stages", in.grid.virtual_stages > 1 ? data{"count", std::to_string(in.grid.virtual_stages)} : data{data::type::bool_false});
+  d.set("virtual_stages",
+        in.grid.virtual_stages > 1 ? data{"count", std::to_string(in.grid.virtual_stages)} : data{data::type::bool_false});
   d.set("recompute", in.recompute.empty() ? data{data::type::bool_false} : data{"granularity", in.recompute});
   d.set("dp", std::to_string(in.grid.dp));
   d.set("world", std::to_string(world));
@@ -251,15 +254,19 @@ support::Expected<std::vector<File>> directory_files(const PackageInput& in) {
     if (shown > 6) holds += ", …";
     std::string sends;
     if (k < in.partition.cuts.size())
-      for (auto x : in.partition.cuts[k].live) sends += (sends.empty() ? "" : ", ") + model::shape_text(t.tensor(x).shape) + " " + std::string(model::short_name(t.tensor(x).dtype));
-    stages.push_back(fmt::format("| {} | {} | {:.3g} | {} | {} |", k, holds, s.cost, bytes_text(static_cast<double>(s.parameter_bytes)), sends.empty() ? "–" : sends));
+      for (auto x : in.partition.cuts[k].live)
+        sends +=
+            (sends.empty() ? "" : ", ") + model::shape_text(t.tensor(x).shape) + " " + std::string(model::short_name(t.tensor(x).dtype));
+    stages.push_back(fmt::format("| {} | {} | {:.3g} | {} | {} |", k, holds, s.cost, bytes_text(static_cast<double>(s.parameter_bytes)),
+                                 sends.empty() ? "–" : sends));
   }
   d.set("stage_rows", list_of(stages));
   std::vector<std::string> roles;
   if (!in.edits.roles.empty()) {
     roles = {"| module | role | written as | why |", "| --- | --- | --- | --- |"};
     for (const auto& r : in.edits.roles)
-      roles.push_back(fmt::format("| `{}` | {} | {} | {} |", t.module(r.module).fqn, r.role, r.generated_class.empty() ? "cut in place" : "`" + r.generated_class + "`", r.reason));
+      roles.push_back(fmt::format("| `{}` | {} | {} | {} |", t.module(r.module).fqn, r.role,
+                                  r.generated_class.empty() ? "cut in place" : "`" + r.generated_class + "`", r.reason));
   }
   d.set("role_rows", list_of(roles));
   std::vector<std::string> falls;

@@ -19,11 +19,11 @@ struct Grid {
 
 /// Where files go when they lie beside the originals (targets with `names`).
 struct Layout {
-  std::function<Place(const program::Module&)> beside;   ///< the generated neighbour of an original module
-  std::function<Place(const program::Module&)> same;     ///< the original module itself, as seen from the output directory
-  std::function<Place(const program::Module&)> stages;   ///< of stage classes: the model's file, or one beside it by the original's module
+  std::function<Place(const program::Module&)> beside;  ///< the generated neighbour of an original module
+  std::function<Place(const program::Module&)> same;    ///< the original module itself, as seen from the output directory
+  std::function<Place(const program::Module&)> stages;  ///< of stage classes: the model's file, or one beside it by the original's module
   Place init, support;
-  std::string tool;                         ///< folder of plan.yaml, params.yaml, the lock: "models/x/.shardwright/"
+  std::string tool;  ///< folder of plan.yaml, params.yaml, the lock: "models/x/.shardwright/"
 };
 
 struct PackageInput {
@@ -35,20 +35,20 @@ struct PackageInput {
   const rewrite::Specialized& specialized;
   support::SourceManager& sources;
   eval::ModuleSource& loader;
-  std::string name;                         ///< "gpt": the package is gpt_parallel
+  std::string name;  ///< "gpt": the package is gpt_parallel
   std::string version;
-  std::string spec;                         ///< MODEL as the user gave it
+  std::string spec;  ///< MODEL as the user gave it
   Grid grid;
   int micro_batches = 1;
   std::string schedule = "1f1b";
   std::function<bool(const program::Module&)> copied;
-  std::vector<std::string> search_path;     ///< python_path as seen from the output directory
-  std::string originals;                    ///< absolute folder of modules that the generated code imports as the original does (`import utils`); "": none
-  std::string prepare;                      ///< script to run before the original is imported, seen from the output directory
-  std::vector<std::string> fallbacks;       ///< for the README
+  std::vector<std::string> search_path;  ///< python_path as seen from the output directory
+  std::string originals;  ///< absolute folder of modules that the generated code imports as the original does (`import utils`); "": none
+  std::string prepare;    ///< script to run before the original is imported, seen from the output directory
+  std::vector<std::string> fallbacks;  ///< for the README
   const rules::Target* target = nullptr;
-  Layout layout;                            ///< of targets that write beside the originals
-  std::string recompute;                    ///< "full", "selective"; "": the training script's default
+  Layout layout;          ///< of targets that write beside the originals
+  std::string recompute;  ///< "full", "selective"; "": the training script's default
   bool in_place() const;
 };
 
@@ -58,11 +58,11 @@ Layout layout_of(const PackageInput&, const std::string& out);
 std::vector<const program::Module*> registry_modules(const PackageInput&);
 /// What the training directory needs beyond the package.
 struct TrainingInput {
-  std::string script;                       ///< the user's; "": looked for below the target's examples folder
-  std::string out;                          ///< absolute output directory
-  const eval::Traced* other = nullptr;      ///< the same model at three times the batch size
-  std::int64_t batch = 1;                   ///< of the trace's inputs
-  bool direct = true;                       ///< build_stage takes the constructor's arguments
+  std::string script;                   ///< the user's; "": looked for below the target's examples folder
+  std::string out;                      ///< absolute output directory
+  const eval::Traced* other = nullptr;  ///< the same model at three times the batch size
+  std::int64_t batch = 1;               ///< of the trace's inputs
+  bool direct = true;                   ///< build_stage takes the constructor's arguments
 };
 /// train.py, run.sh, run.slurm, conf/, README.md beside the user's training directory.
 support::Expected<std::vector<File>> training_files(const PackageInput&, const TrainingInput&);

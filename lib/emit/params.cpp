@@ -13,8 +13,9 @@ namespace shardwright::emit {
 
 std::string params_yaml(const PackageInput& in, const std::vector<std::vector<std::string>>& held) {
   const auto& t = in.traced.trace;
-  std::string out = "# Where every parameter of the parallel model comes from. `shard` names the factor that is cut over tensor-parallel ranks,\n"
-                    "# `stage` the pipeline stages that hold it. Slices for any tp that the factor allows follow from it.\nversion: 1\n";
+  std::string out =
+      "# Where every parameter of the parallel model comes from. `shard` names the factor that is cut over tensor-parallel ranks,\n"
+      "# `stage` the pipeline stages that hold it. Slices for any tp that the factor allows follow from it.\nversion: 1\n";
   out += fmt::format("stages: {}\ntensors:\n", in.grid.pp);
   std::map<std::string, std::set<int>> stages_of;
   for (std::size_t k = 0; k < held.size(); ++k)
@@ -52,9 +53,7 @@ std::string params_yaml(const PackageInput& in, const std::vector<std::vector<st
     std::string shape;
     for (auto s : x.shape) shape += (shape.empty() ? "" : ", ") + std::to_string(s);
     add("shape: [" + shape + "]");
-    if (n.ref.buffer) {
-      add("kind: buffer");
-    }
+    if (n.ref.buffer) { add("kind: buffer"); }
     std::set<int> stages;
     for (const auto& alias : names[n.ref.tensor])
       if (auto it = stages_of.find(alias); it != stages_of.end()) stages.insert(it->second.begin(), it->second.end());

@@ -6,9 +6,9 @@
 
 #include "emit/package.h"
 #include "rules/layers.h"
+#include "rules/target.h"
 #include "support/edits.h"
 #include "support/files.h"
-#include "rules/target.h"
 
 namespace shardwright::emit {
 namespace {
@@ -70,8 +70,9 @@ class Editor {
       for (std::size_t i = 0; i + 1 < kids.size(); i += 2) {
         if (!kids[i] || kids[i]->kind != ExprKind::String) continue;
         const Expr* value = kids[i + 1];
-        const bool strings = (value->kind == ExprKind::Tuple || value->kind == ExprKind::List) && value->kids.size() == 2 && value->kids[0]->kind == ExprKind::String &&
-                             value->kids[1]->kind == ExprKind::String && value->kids[0]->text == e.origin->name && value->kids[1]->text == e.original;
+        const bool strings = (value->kind == ExprKind::Tuple || value->kind == ExprKind::List) && value->kids.size() == 2 &&
+            value->kids[0]->kind == ExprKind::String && value->kids[1]->kind == ExprKind::String &&
+            value->kids[0]->text == e.origin->name && value->kids[1]->text == e.original;
         const Stmt* import = value->kind == ExprKind::Name ? import_of(m_, value->text, e) : nullptr;
         if (!strings && !import) continue;
         add(e, *s->value, *kids[i], *value, strings, import);
@@ -93,7 +94,8 @@ class Editor {
     for (std::size_t i = 0; i + 1 < dict.kids.size(); i += 2)
       if (dict.kids[i] && dict.kids[i]->kind == ExprKind::String && dict.kids[i]->text == e.name) {
         const Expr* there = dict.kids[i + 1];
-        const bool same = strings ? there->kids.size() == 2 && there->kids[0]->text == e.module && there->kids[1]->text == e.name : there->kind == ExprKind::Name && there->text == e.name;
+        const bool same = strings ? there->kids.size() == 2 && there->kids[0]->text == e.module && there->kids[1]->text == e.name
+                                  : there->kind == ExprKind::Name && there->text == e.name;
         if (!same) conflict_ = sources_.describe(there->range) + ": the registry has another \"" + e.name + "\" already";
         return;
       }
@@ -141,15 +143,17 @@ Layout layout_of(const PackageInput& in, const std::string& out) {
   // models/wind/wind.py → models/wind_distributed_4stage/; a loose file: beside it.
   const program::Module* entry = in.loader.load(in.traced.entry_module);
   Place here = entry ? same(*entry) : Place{in.traced.entry_module + ".py", in.traced.entry_module};
-  const std::string name = replaced(replaced(in.grid.pp == 2 ? target.model_folder_two : target.model_folder, "{model}", in.name), "{stages}", std::to_string(in.grid.pp));
+  const std::string name = replaced(replaced(in.grid.pp == 2 ? target.model_folder_two : target.model_folder, "{model}", in.name),
+                                    "{stages}", std::to_string(in.grid.pp));
   auto slash = name.rfind('/');
   const std::string parent = slash == std::string::npos ? "" : name.substr(0, slash);
   const std::string leaf = name.substr(slash == std::string::npos ? 0 : slash + 1);
   std::string path = slashes(here.module);
-  const std::string prefix = here.path.size() >= path.size() + 3 ? here.path.substr(0, here.path.size() - path.size() - 3) : "";   // "src/"
+  const std::string prefix = here.path.size() >= path.size() + 3 ? here.path.substr(0, here.path.size() - path.size() - 3) : "";  // "src/"
   auto at = ("/" + path).rfind("/" + parent + "/");
-  std::string folder = parent.empty() || at == std::string::npos ? path.substr(0, path.rfind('/') == std::string::npos ? 0 : path.rfind('/') + 1)
-                                                                  : path.substr(0, at) + parent + "/";
+  std::string folder = parent.empty() || at == std::string::npos
+      ? path.substr(0, path.rfind('/') == std::string::npos ? 0 : path.rfind('/') + 1)
+      : path.substr(0, at) + parent + "/";
   folder += leaf;
   const std::string entry_name = in.traced.entry_module, in_folder = prefix + folder + "/", package = dots(folder) + ".";
   l.stages = [=](const program::Module& m) {
@@ -165,12 +169,12 @@ Layout layout_of(const PackageInput& in, const std::string& out) {
   l.beside = [same, &target, ours, init, out](const program::Module& m) {
     Place p = same(m);
     const bool here_below = p.path != slashes(m.name) + (m.is_package ? "/__init__.py" : ".py") || fs::exists(fs::path(out) / p.path);
-    if (m.name.substr(0, m.name.find('.')) != ours && !here_below) {   // another package's: its copy lies with the model
+    if (m.name.substr(0, m.name.find('.')) != ours && !here_below) {  // another package's: its copy lies with the model
       std::string flat = m.name;
       std::replace(flat.begin(), flat.end(), '.', '_');
       return Place{init.path.substr(0, init.path.rfind('/') + 1) + flat + ".py", init.module + "." + flat};
     }
-    if (m.is_package) {   // a class in an __init__.py gets a file in that folder
+    if (m.is_package) {  // a class in an __init__.py gets a file in that folder
       p.path = p.path.substr(0, p.path.rfind('/') + 1) + target.file_word + ".py";
       p.module += "." + target.file_word;
       return p;

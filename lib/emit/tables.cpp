@@ -41,7 +41,9 @@ class Tables {
       if (d.stage < 0 && d.origin == c->module && d.original == c->name) return &d;
     return nullptr;
   }
-  bool written(const std::string& path) const { return std::any_of(files_.begin(), files_.end(), [&](const File& f) { return f.path == path; }); }
+  bool written(const std::string& path) const {
+    return std::any_of(files_.begin(), files_.end(), [&](const File& f) { return f.path == path; });
+  }
 
   Table file_table() const {
     Table t{"files", "Files", {"original", "class", "distributed", "class there", "done"}, {}};
@@ -71,15 +73,19 @@ class Tables {
       std::string after = last(m.type);
       if (id == 0) after = after + fmt::format("_stage0 … {}", in_.grid.pp - 1);
       else if (const auto* d = m.mro.empty() ? nullptr : made(m.mro.front())) after = d->name;
-      else if (auto r = roles.find(id); r != roles.end()) after = r->second->generated_class.empty() ? after + ", cut in place" : r->second->generated_class;
+      else if (auto r = roles.find(id); r != roles.end())
+        after = r->second->generated_class.empty() ? after + ", cut in place" : r->second->generated_class;
       const bool changed = after != last(m.type);
       bool below = false;
       for (const auto& [attr, child] : m.children) below = below || child >= 0;
       if (id == 0 || changed || below) {
         std::string pad;
         for (int i = 0; i < depth; ++i) pad += "· ";
-        t.rows.push_back({pad + (id == 0 ? "(model)" : last(name) == "*" ? name.substr(name.rfind('.', name.size() - 3) + 1) : last(name)), last(m.type), changed ? after : "=",
-                          id == 0 ? "1" : std::to_string(count[name])});
+        t.rows.push_back({pad +
+                              (id == 0                 ? "(model)"
+                                   : last(name) == "*" ? name.substr(name.rfind('.', name.size() - 3) + 1)
+                                                       : last(name)),
+                          last(m.type), changed ? after : "=", id == 0 ? "1" : std::to_string(count[name])});
       }
       for (const auto& [attr, child] : m.children)
         if (child >= 0) walk(child, depth + 1);
@@ -136,14 +142,18 @@ class Tables {
       std::string holds;
       for (auto m : s.modules)
         if (t_.module(m).parent == 0) holds += (holds.empty() ? "" : ", ") + t_.module(m).fqn;
-      t.rows.push_back({std::to_string(k), holds, fmt::format("{:.3g}", s.cost), fmt::format("{:.0f} %", mean > 0 ? 100 * s.cost / mean : 100), bytes_text(static_cast<double>(s.parameter_bytes))});
+      t.rows.push_back({std::to_string(k), holds, fmt::format("{:.3g}", s.cost),
+                        fmt::format("{:.0f} %", mean > 0 ? 100 * s.cost / mean : 100), bytes_text(static_cast<double>(s.parameter_bytes))});
     }
     return t;
   }
 
   Table roles() const {
     Table t{"roles", "Layers", {"layers", "how many", "role", "class", "input_is_parallel", "why"}, {}};
-    struct Row { int n = 0; const rewrite::LayerRole* role = nullptr; };
+    struct Row {
+      int n = 0;
+      const rewrite::LayerRole* role = nullptr;
+    };
     std::map<std::vector<std::string>, Row> rows;
     std::vector<std::vector<std::string>> order;
     for (const auto& r : in_.edits.roles) {
@@ -153,7 +163,10 @@ class Tables {
       ++it->second.n;
     }
     for (const auto& key : order) {
-      const std::string parallel = key[1] != "row" ? "–" : key[3].find("input_is_parallel=True") != std::string::npos ? "True" : key[3].find("input_is_parallel=False") != std::string::npos ? "False" : "–";
+      const std::string parallel = key[1] != "row"                      ? "–"
+          : key[3].find("input_is_parallel=True") != std::string::npos  ? "True"
+          : key[3].find("input_is_parallel=False") != std::string::npos ? "False"
+                                                                        : "–";
       t.rows.push_back({key[0], std::to_string(rows[key].n), key[1], key[2].empty() ? "cut in place" : key[2], parallel, key[3]});
     }
     return t;
@@ -176,7 +189,9 @@ class Tables {
 };
 
 /// Columns that a terminal shows: characters, not bytes.
-std::size_t width(const std::string& s) { return static_cast<std::size_t>(std::count_if(s.begin(), s.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; })); }
+std::size_t width(const std::string& s) {
+  return static_cast<std::size_t>(std::count_if(s.begin(), s.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
+}
 
 }  // namespace
 
@@ -218,7 +233,8 @@ std::string plain(const std::vector<Table>& all) {
     out += "\n" + t.title + "\n";
     auto line = [&](const std::vector<std::string>& cells) {
       std::string l = "  ";
-      for (std::size_t i = 0; i < cells.size(); ++i) l += cells[i] + (i + 1 < cells.size() ? std::string(widths[i] - width(cells[i]) + 2, ' ') : "");
+      for (std::size_t i = 0; i < cells.size(); ++i)
+        l += cells[i] + (i + 1 < cells.size() ? std::string(widths[i] - width(cells[i]) + 2, ' ') : "");
       out += l + "\n";
     };
     line(t.columns);

@@ -9,7 +9,7 @@
 namespace shardwright::emit {
 
 struct Table {
-  std::string name;                          ///< "files"
+  std::string name;  ///< "files"
   std::string title;
   std::vector<std::string> columns;
   std::vector<std::vector<std::string>> rows;

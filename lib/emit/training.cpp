@@ -8,8 +8,8 @@
 
 #include "emit/package.h"
 #include "emit/training_slice.h"
-#include "support/files.h"
 #include "rules/target.h"
+#include "support/files.h"
 
 namespace shardwright::emit {
 namespace {
@@ -54,12 +54,15 @@ data truth(bool b) { return b ? data{data::type::bool_true} : data{data::type::b
 std::string find_script(const std::string& folder, const std::string& model_class) {
   std::vector<std::string> found;
   std::error_code ec;
-  for (fs::recursive_directory_iterator it(folder, fs::directory_options::skip_permission_denied, ec), end; !ec && it != end; it.increment(ec)) {
+  for (fs::recursive_directory_iterator it(folder, fs::directory_options::skip_permission_denied, ec), end; !ec && it != end;
+       it.increment(ec)) {
     const std::string path = it->path().string();
     if (it->is_directory(ec) && it->path().filename().string().find("_distributed") != std::string::npos) it.disable_recursion_pending();
     if (it->path().extension() != ".py") continue;
     auto text = support::read_file(path);
-    if (text && text->find(model_class + "(") != std::string::npos && text->find(".backward(") != std::string::npos && text->find("import") != std::string::npos) found.push_back(path);
+    if (text && text->find(model_class + "(") != std::string::npos && text->find(".backward(") != std::string::npos &&
+        text->find("import") != std::string::npos)
+      found.push_back(path);
   }
   std::sort(found.begin(), found.end());
   if (found.size() > 1)
@@ -81,7 +84,8 @@ support::Expected<std::vector<File>> training_files(const PackageInput& in, cons
   if (!script.empty()) {
     std::vector<std::string> parameters;
     if (root.init_frame >= 0)
-      for (std::size_t i = 1; i < trace.frame(root.init_frame).function->parameters.size(); ++i) parameters.push_back(trace.frame(root.init_frame).function->parameters[i].name);
+      for (std::size_t i = 1; i < trace.frame(root.init_frame).function->parameters.size(); ++i)
+        parameters.push_back(trace.frame(root.init_frame).function->parameters[i].name);
     auto s = slice_training(script, model, parameters, in.loader, in.sources);
     if (s) slice = std::move(*s);
     else why = s.error().message + ".";
@@ -89,7 +93,7 @@ support::Expected<std::vector<File>> training_files(const PackageInput& in, cons
   std::error_code ec;
   const std::string suffix = in.layout.init.path.substr(0, in.layout.init.path.rfind('/'));
   const std::string leaf = suffix.substr(suffix.rfind('/') == std::string::npos ? 0 : suffix.rfind('/') + 1);
-  const std::string distributed = leaf.substr(std::min(leaf.size(), in.name.size()));   // "_distributed_4stage"
+  const std::string distributed = leaf.substr(std::min(leaf.size(), in.name.size()));  // "_distributed_4stage"
   std::string folder = in.target->examples + "/" + leaf;
   fs::path script_folder;
   if (!script.empty()) {
@@ -99,7 +103,9 @@ support::Expected<std::vector<File>> training_files(const PackageInput& in, cons
                                                         : in.target->examples + "/" + script_folder.filename().string() + distributed;
   }
   const fs::path here = fs::path(t.out) / folder;
-  auto relative = [&](const std::string& p) { return "\"" + fs::weakly_canonical(p, ec).lexically_relative(fs::weakly_canonical(here, ec)).string() + "\""; };
+  auto relative = [&](const std::string& p) {
+    return "\"" + fs::weakly_canonical(p, ec).lexically_relative(fs::weakly_canonical(here, ec)).string() + "\"";
+  };
 
   data d;
   const int world = in.grid.tp * in.grid.pp;
@@ -115,8 +121,12 @@ support::Expected<std::vector<File>> training_files(const PackageInput& in, cons
   d.set("megatron", in.target->megatron);
   d.set("shapes_module", in.target->shapes_module);
   d.set("no_script", why);
-  std::vector<std::string> paths{relative(support::join_path(t.out, in.layout.init.path.substr(0, in.layout.init.path.size() >= in.layout.init.module.size() + 12
-                                                                                                  ? in.layout.init.path.size() - in.layout.init.module.size() - 12 : 0)))};
+  std::vector<std::string> paths{
+      relative(support::join_path(t.out,
+                                  in.layout.init.path.substr(0,
+                                                             in.layout.init.path.size() >= in.layout.init.module.size() + 12
+                                                                 ? in.layout.init.path.size() - in.layout.init.module.size() - 12
+                                                                 : 0)))};
   for (const auto& p : in.job.python_path)
     if (p.find("/site-packages") == std::string::npos && p.find("/dist-packages") == std::string::npos) paths.push_back(relative(p));
   if (!script.empty()) paths.push_back(relative(script_folder.string()));
@@ -131,12 +141,14 @@ support::Expected<std::vector<File>> training_files(const PackageInput& in, cons
     for (auto x : cut.live) {
       const auto& shape = trace.tensor(x).shape;
       const auto local = in.sharding.local_shape(trace, x);
-      const auto* other = t.other && static_cast<std::size_t>(x) < t.other->trace.tensors.size() ? &t.other->trace.tensor(x).shape : nullptr;
+      const auto* other =
+          t.other && static_cast<std::size_t>(x) < t.other->trace.tensors.size() ? &t.other->trace.tensor(x).shape : nullptr;
       std::string one;
       const std::int64_t batch = t.batch;
       for (std::size_t i = 0; i < shape.size(); ++i) {
         const bool grows = other && other->size() == shape.size() && (*other)[i] == 3 * shape[i] && batch > 0 && shape[i] % batch == 0;
-        std::string size = grows ? (local[i] == batch ? "micro_batch_size" : std::to_string(local[i] / batch) + " * micro_batch_size") : std::to_string(local[i]);
+        std::string size = grows ? (local[i] == batch ? "micro_batch_size" : std::to_string(local[i] / batch) + " * micro_batch_size")
+                                 : std::to_string(local[i]);
         one += (one.empty() ? "" : ", ") + size;
       }
       row += (row.empty() ? "" : ", ") + ("(" + one + (shape.size() == 1 ? ",)" : ")"));
@@ -150,8 +162,10 @@ support::Expected<std::vector<File>> training_files(const PackageInput& in, cons
     std::string sizes;
     for (std::size_t i = 1; i < spec.shape.size(); ++i) sizes += (sizes.empty() ? "" : ", ") + std::to_string(spec.shape[i]);
     samples.push_back(!spec.expression.empty() ? spec.expression
-                      : model::is_floating(spec.dtype) ? "torch.randn(" + (sizes.empty() ? "()" : sizes) + ", generator=generator)"
-                                                       : fmt::format("torch.randint({}, {}, ({}{}), generator=generator)", spec.low, std::max<std::int64_t>(spec.high, 1), sizes, sizes.empty() ? "" : ","));
+                          : model::is_floating(spec.dtype)
+                          ? "torch.randn(" + (sizes.empty() ? "()" : sizes) + ", generator=generator)"
+                          : fmt::format("torch.randint({}, {}, ({}{}), generator=generator)", spec.low,
+                                        std::max<std::int64_t>(spec.high, 1), sizes, sizes.empty() ? "" : ","));
   }
   d.set("forward_names", "(" + joined(names) + (names.size() == 1 ? ",)" : ")"));
   d.set("samples", list_of(samples));
@@ -195,7 +209,8 @@ support::Expected<std::vector<File>> training_files(const PackageInput& in, cons
       if (name == "--micro-batch-size") micro_batch = value;
       else arguments.push_back(name + " " + value);
       auto from = slice->argument_lines.find(name);
-      rows.push_back(fmt::format("| `{}` | {} | {} |", name, value, from == slice->argument_lines.end() ? "what PyTorch does when it is not given" : from->second));
+      rows.push_back(fmt::format("| `{}` | {} | {} |", name, value,
+                                 from == slice->argument_lines.end() ? "what PyTorch does when it is not given" : from->second));
     }
     d.set("has_epochs", truth(!slice->iterations.empty()));
     d.set("epochs", slice->iterations);
@@ -233,7 +248,12 @@ support::Expected<std::vector<File>> training_files(const PackageInput& in, cons
           out.push_back({folder + "/" + sub + "/" + f.path().filename().string(), *text, false, false, {}});
           config = true;
         }
-  if (!config) out.push_back({folder + "/conf/config.yaml", fmt::format("tensor_model_parallel_size: {}\npipeline_model_parallel_size: {}\n", in.grid.tp, in.grid.pp), false, false, {}});
+  if (!config)
+    out.push_back({folder + "/conf/config.yaml",
+                   fmt::format("tensor_model_parallel_size: {}\npipeline_model_parallel_size: {}\n", in.grid.tp, in.grid.pp),
+                   false,
+                   false,
+                   {}});
   return out;
 }
 

@@ -49,11 +49,14 @@ const Expr* find(const Stmt* s, const std::function<bool(const Expr*)>& is) {
   return found;
 }
 
-std::string last_of(const Expr* callee) { return callee->kind == ExprKind::Name || callee->kind == ExprKind::Attribute ? callee->text : ""; }
+std::string last_of(const Expr* callee) {
+  return callee->kind == ExprKind::Name || callee->kind == ExprKind::Attribute ? callee->text : "";
+}
 
 class Slicer {
  public:
-  Slicer(const program::Module& m, const std::string& model_class, const std::vector<std::string>& parameters, support::SourceManager& sources, const std::string& path)
+  Slicer(const program::Module& m, const std::string& model_class, const std::vector<std::string>& parameters,
+         support::SourceManager& sources, const std::string& path)
       : m_(m), class_(model_class), parameters_(parameters), sources_(sources), values_(m, sources, path) {}
 
   support::Expected<TrainingSlice> run() {
@@ -73,7 +76,9 @@ class Slicer {
  private:
   support::Diagnostic fail(const std::string& why) { return support::failure(out_.file + ": " + why, {}, "training"); }
   std::string text(const support::Range& r) const { return std::string(sources_.text(r)); }
-  std::string line(const support::Range& r) const { return fmt::format("{}:{}", out_.file.substr(out_.file.rfind('/') + 1), sources_.position(r.file, r.begin).line); }
+  std::string line(const support::Range& r) const {
+    return fmt::format("{}:{}", out_.file.substr(out_.file.rfind('/') + 1), sources_.position(r.file, r.begin).line);
+  }
 
   /// Statements at column 0, one after the other, with the comment lines directly above.
   std::string lines(const Statements& list) const {
@@ -87,16 +92,18 @@ class Slicer {
       while (start > 0 && file[start - 1] != '\n') --start;
       const std::string indent = file.substr(start, begin - start);
       std::uint32_t from = start;
-      while (from > 0) {   // comments above
+      while (from > 0) {  // comments above
         std::uint32_t up = from - 1;
         while (up > 0 && file[up - 1] != '\n') --up;
         if (file.compare(up, indent.size(), indent) != 0 || file[up + indent.size()] != '#') break;
         from = up;
       }
       std::uint32_t end = s->range.end;
-      while (end < file.size() && file[end] != '\n' && (file[end] == ' ' || file[end] == '#' || file.find('#', s->range.end) < file.find('\n', s->range.end))) ++end;
+      while (end < file.size() && file[end] != '\n' &&
+             (file[end] == ' ' || file[end] == '#' || file.find('#', s->range.end) < file.find('\n', s->range.end)))
+        ++end;
       std::string t = file.substr(from, end - from);
-      if (indent.find_first_not_of(" \t") != std::string::npos) t = file.substr(begin, s->range.end - begin);   // behind a semicolon
+      if (indent.find_first_not_of(" \t") != std::string::npos) t = file.substr(begin, s->range.end - begin);  // behind a semicolon
       std::string moved;
       for (std::size_t at = 0; at < t.size();) {
         std::size_t stop = std::min(t.find('\n', at), t.size());
@@ -112,10 +119,15 @@ class Slicer {
   // ---- where things are ---------------------------------------------------------------------------------------------------
 
   bool find_model() {
-    std::function<void(const std::vector<Stmt*>&, const program::Function*)> look = [&](const std::vector<Stmt*>& body, const program::Function* f) {
+    std::function<void(const std::vector<Stmt*>&, const program::Function*)> look = [&](const std::vector<Stmt*>& body,
+                                                                                        const program::Function* f) {
       for (const auto* s : body) {
-        if (s->kind == StmtKind::FunctionDef) { look(s->function->body, s->function); continue; }
-        if ((s->kind == StmtKind::Assign || s->kind == StmtKind::AnnAssign) && s->value && s->targets.size() == 1 && s->targets[0]->kind == ExprKind::Name &&
+        if (s->kind == StmtKind::FunctionDef) {
+          look(s->function->body, s->function);
+          continue;
+        }
+        if ((s->kind == StmtKind::Assign || s->kind == StmtKind::AnnAssign) && s->value && s->targets.size() == 1 &&
+            s->targets[0]->kind == ExprKind::Name &&
             find(s, [&](const Expr* e) { return e->kind == ExprKind::Call && last_of(e->kids[0]) == class_; })) {
           models_.insert(s->targets[0]->text);
           if (!made_) made_ = s, function_ = f;
@@ -128,20 +140,27 @@ class Slicer {
     if (!made_) return false;
     // model = model.to(device), ddp = DistributedDataParallel(model, …)
     program::walk(function_ ? function_->body : m_.body, [&](const Stmt* s) {
-      if (s->kind != StmtKind::Assign || s->targets.size() != 1 || s->targets[0]->kind != ExprKind::Name || s->value->kind != ExprKind::Call) return true;
+      if (s->kind != StmtKind::Assign || s->targets.size() != 1 || s->targets[0]->kind != ExprKind::Name ||
+          s->value->kind != ExprKind::Call)
+        return true;
       const Expr* callee = s->value->kids[0];
       const Expr* root = program::root_name(callee);
       const bool method = callee->kind == ExprKind::Attribute && root && models_.count(root->text) && callee->text != "parameters";
-      const bool wrap = !s->value->args.empty() && s->value->args[0].value->kind == ExprKind::Name && models_.count(s->value->args[0].value->text) &&
-                        (last_of(callee).find("Parallel") != std::string::npos || last_of(callee) == "DDP" || last_of(callee) == "compile");
+      const bool wrap = !s->value->args.empty() && s->value->args[0].value->kind == ExprKind::Name &&
+          models_.count(s->value->args[0].value->text) &&
+          (last_of(callee).find("Parallel") != std::string::npos || last_of(callee) == "DDP" || last_of(callee) == "compile");
       if (method || wrap) models_.insert(s->targets[0]->text);
       return true;
     });
     return true;
   }
 
-  bool calls_model(const Expr* e) const { return e->kind == ExprKind::Call && e->kids[0]->kind == ExprKind::Name && models_.count(e->kids[0]->text); }
-  static bool is_backward(const Expr* e) { return e->kind == ExprKind::Call && e->kids[0]->kind == ExprKind::Attribute && e->kids[0]->text == "backward"; }
+  bool calls_model(const Expr* e) const {
+    return e->kind == ExprKind::Call && e->kids[0]->kind == ExprKind::Name && models_.count(e->kids[0]->text);
+  }
+  static bool is_backward(const Expr* e) {
+    return e->kind == ExprKind::Call && e->kids[0]->kind == ExprKind::Attribute && e->kids[0]->text == "backward";
+  }
 
   bool find_loop() {
     program::walk(function_ ? function_->body : m_.body, [&](const Stmt* s) {
@@ -158,7 +177,8 @@ class Slicer {
   void flatten(const std::vector<Stmt*>& body, Statements& out) {
     for (const auto* s : body) {
       if (s->kind == StmtKind::With && (find(s, [&](const Expr* e) { return calls_model(e) || is_backward(e); }))) {
-        out_.left.push_back(line(s->range) + ": `" + text({s->range.file, s->range.begin, s->body.front()->range.begin}).substr(0, 60) + "…`: precision and contexts are arguments of run.sh");
+        out_.left.push_back(line(s->range) + ": `" + text({s->range.file, s->range.begin, s->body.front()->range.begin}).substr(0, 60) +
+                            "…`: precision and contexts are arguments of run.sh");
         flatten(s->body, out);
       } else {
         out.push_back(s);
@@ -173,14 +193,15 @@ class Slicer {
       const Stmt* s = *it;
       Names w = writes(s);
       bool wanted = meets(w, needed);
-      if (s->kind == StmtKind::Expression && s->value && s->value->kind == ExprKind::Call) {   // x.clamp_(0)
+      if (s->kind == StmtKind::Expression && s->value && s->value->kind == ExprKind::Call) {  // x.clamp_(0)
         const Expr* root = program::root_name(s->value->kids[0]);
         wanted = wanted || (s->value->kids[0]->kind == ExprKind::Attribute && root && needed.count(root->text) && !imported(root->text));
       }
-      if ((s->kind == StmtKind::Assign || s->kind == StmtKind::AugAssign) && !s->targets.empty())   // x[0] = …, x.a = …
+      if ((s->kind == StmtKind::Assign || s->kind == StmtKind::AugAssign) && !s->targets.empty())  // x[0] = …, x.a = …
         if (const Expr* root = program::root_name(s->targets[0]); root && needed.count(root->text)) wanted = true;
       if (!wanted) continue;
-      const bool surely = s->kind == StmtKind::Assign || s->kind == StmtKind::AnnAssign || s->kind == StmtKind::For || s->kind == StmtKind::With;
+      const bool surely =
+          s->kind == StmtKind::Assign || s->kind == StmtKind::AnnAssign || s->kind == StmtKind::For || s->kind == StmtKind::With;
       if (surely)
         for (const auto& n : w) needed.erase(n);
       for (const auto& n : reads(s)) needed.insert(n);
@@ -199,15 +220,19 @@ class Slicer {
       if (at == s.size() && find(s[i], [&](const Expr* e) { return calls_model(e); })) at = i;
       if (back == s.size() && find(s[i], is_backward)) back = i;
     }
-    if (at == s.size() || back == s.size() || back < at) return line(loop_->range) + ": the model's call and backward() are not statements of this loop, one after the other";
-    if (s[at]->kind == StmtKind::If || s[at]->kind == StmtKind::For) return line(s[at]->range) + ": the model is called under a condition or a loop of its own";
+    if (at == s.size() || back == s.size() || back < at)
+      return line(loop_->range) + ": the model's call and backward() are not statements of this loop, one after the other";
+    if (s[at]->kind == StmtKind::If || s[at]->kind == StmtKind::For)
+      return line(s[at]->range) + ": the model is called under a condition or a loop of its own";
     const Expr* call = find(s[at], [&](const Expr* e) { return calls_model(e); });
     call_ = call;
     used_.insert(s[at]), used_.insert(s[back]);
     const Expr* target = loop_->targets[0];
     const Expr* iterable = loop_->value;
-    while (iterable->kind == ExprKind::Call && !iterable->args.empty() && (last_of(iterable->kids[0]) == "enumerate" || last_of(iterable->kids[0]) == "tqdm")) {
-      if (last_of(iterable->kids[0]) == "enumerate" && target->kind == ExprKind::Tuple && target->kids.size() == 2) target = target->kids[1];
+    while (iterable->kind == ExprKind::Call && !iterable->args.empty() &&
+           (last_of(iterable->kids[0]) == "enumerate" || last_of(iterable->kids[0]) == "tqdm")) {
+      if (last_of(iterable->kids[0]) == "enumerate" && target->kind == ExprKind::Tuple && target->kids.size() == 2)
+        target = target->kids[1];
       iterable = iterable->args[0].value;
     }
     loader_ = iterable;
@@ -216,7 +241,7 @@ class Slicer {
     program::target_names(target, of_batch);
     // The loss.
     const Expr* b = find(s[back], is_backward)->kids[0]->kids[0];
-    if (b->kind == ExprKind::Call && !b->args.empty()) {   // scaler.scale(loss)
+    if (b->kind == ExprKind::Call && !b->args.empty()) {  // scaler.scale(loss)
       out_.left.push_back(line(b->range) + ": `" + text(b->range) + "`: loss scaling is Megatron's (--fp16)");
       b = b->args[0].value;
     }
@@ -232,7 +257,7 @@ class Slicer {
     if ((s[at]->kind == StmtKind::Assign) && s[at]->value == call) {
       out_.outputs = text(s[at]->targets[0]->range);
       for (const auto& n : writes(s[at])) needed.erase(n);
-    } else {   // loss = criterion(model(x), y)
+    } else {  // loss = criterion(model(x), y)
       out_.outputs = "output";
       std::string t = text(s[at]->range);
       t.replace(call->range.begin - s[at]->range.begin, call->range.end - call->range.begin, "output");
@@ -275,7 +300,8 @@ class Slicer {
       const auto& a = call->args[i];
       const std::string name = !a.keyword.empty() ? a.keyword : i < parameters_.size() ? parameters_[i] : "";
       if (a.star || (name.empty() && !a.double_star)) {
-        out_.left.push_back(line(call->range) + ": the arguments of " + class_ + " cannot be named: the stages are built as they were converted");
+        out_.left.push_back(line(call->range) + ": the arguments of " + class_ +
+                            " cannot be named: the stages are built as they were converted");
         return;
       }
       out += (out.empty() ? "" : ", ") + (a.double_star ? text(a.range) : name + "=" + text(a.value->range));
@@ -303,13 +329,17 @@ class Slicer {
     return nullptr;
   }
   static bool main_guard(const Stmt* s) {
-    return s->kind == StmtKind::If && s->value && s->value->kind == ExprKind::Compare && !s->value->kids.empty() && s->value->kids[0]->text == "__name__";
+    return s->kind == StmtKind::If && s->value && s->value->kind == ExprKind::Compare && !s->value->kids.empty() &&
+        s->value->kids[0]->text == "__name__";
   }
 
   /// Statements that ran before the loop: of the module, of the main guard, of its function; loops around it are opened.
   Statements outside() {
     Statements out;
-    auto plain = [](const Stmt* s) { return s->kind != StmtKind::FunctionDef && s->kind != StmtKind::ClassDef && s->kind != StmtKind::Import && s->kind != StmtKind::ImportFrom; };
+    auto plain = [](const Stmt* s) {
+      return s->kind != StmtKind::FunctionDef && s->kind != StmtKind::ClassDef && s->kind != StmtKind::Import &&
+          s->kind != StmtKind::ImportFrom;
+    };
     std::function<bool(const std::vector<Stmt*>&)> until = [&](const std::vector<Stmt*>& body) {
       for (const auto* s : body) {
         if (s == loop_) return true;
@@ -318,17 +348,23 @@ class Slicer {
           continue;
         }
         if (main_guard(s)) {
-          if (!function_) { if (until(s->body)) return true; }
-          else for (const auto* k : s->body) out.push_back(k);
+          if (!function_) {
+            if (until(s->body)) return true;
+          } else
+            for (const auto* k : s->body) out.push_back(k);
           continue;
         }
         if (plain(s)) out.push_back(s);
       }
       return false;
     };
-    if (!function_) { until(m_.body); return out; }
+    if (!function_) {
+      until(m_.body);
+      return out;
+    }
     for (const auto* s : m_.body) {
-      if (main_guard(s)) for (const auto* k : s->body) out.push_back(k);
+      if (main_guard(s))
+        for (const auto* k : s->body) out.push_back(k);
       else if (plain(s)) out.push_back(s);
     }
     until(function_->body);
@@ -361,7 +397,8 @@ class Slicer {
           return true;
         });
       if (value.empty() && p.default_value) value = text(p.default_value->range);
-      if (value.empty()) problem_ = line(function_->def_range) + ": what " + function_->name + "'s argument " + p.name + " is cannot be told";
+      if (value.empty())
+        problem_ = line(function_->def_range) + ": what " + function_->name + "'s argument " + p.name + " is cannot be told";
       else if (value != p.name) given_ += p.name + " = " + value + "\n", setup_.insert(p.name);
     }
   }
@@ -386,8 +423,9 @@ class Slicer {
 
   void take_setup() {
     const Statements all = outside();
-    auto keep = [&](Names& names) {   // names of imports and definitions are not sliced
-      for (auto it = names.begin(); it != names.end();) it = imported(*it) || definition_of(*it) ? (globals_.insert(*it), names.erase(it)) : std::next(it);
+    auto keep = [&](Names& names) {  // names of imports and definitions are not sliced
+      for (auto it = names.begin(); it != names.end();)
+        it = imported(*it) || definition_of(*it) ? (globals_.insert(*it), names.erase(it)) : std::next(it);
     };
     Names data = data_names_, rest = outer_;
     keep(rest);
@@ -424,17 +462,22 @@ class Slicer {
         definitions.push_back(d);
         used_.insert(d);
         for (const auto& r : reads(d)) queue.push_back(r);
-        for (const auto* s : m_.body)   // constants of the module
-          if (s->kind == StmtKind::Assign && meets(writes(s), reads(d)) && std::none_of(setup.begin(), setup.end(), [&](const Stmt* k) { return k == s; })) {
+        for (const auto* s : m_.body)  // constants of the module
+          if (s->kind == StmtKind::Assign && meets(writes(s), reads(d)) &&
+              std::none_of(setup.begin(), setup.end(), [&](const Stmt* k) { return k == s; })) {
             definitions.push_back(s);
             for (const auto& r : reads(s)) queue.push_back(r);
           }
       } else if (const Stmt* s = import_of(n)) {
         for (const auto& i : s->imports) {
-          const std::string bound = !i.asname.empty() ? i.asname : s->kind == StmtKind::Import ? i.name.substr(0, i.name.find('.')) : i.name;
+          const std::string bound = !i.asname.empty() ? i.asname
+              : s->kind == StmtKind::Import           ? i.name.substr(0, i.name.find('.'))
+                                                      : i.name;
           if (bound != n) continue;
           const std::string as = i.asname.empty() ? "" : " as " + i.asname;
-          out_.imports.push_back(s->kind == StmtKind::Import ? "import " + i.name + as : "from " + std::string(static_cast<std::size_t>(s->level), '.') + s->module + " import " + i.name + as);
+          out_.imports.push_back(s->kind == StmtKind::Import ? "import " + i.name + as
+                                                             : "from " + std::string(static_cast<std::size_t>(s->level), '.') + s->module +
+                                         " import " + i.name + as);
         }
       }
     }
@@ -454,7 +497,8 @@ class Slicer {
       out_.arguments.emplace_back(name, *v);
       out_.argument_lines[name] = line(e->range) + " `" + what + "`";
     } else {
-      out_.left.push_back(line(e->range) + ": " + what + " = `" + text(e->range) + "` cannot be told from the source: give " + name + " in run.sh");
+      out_.left.push_back(line(e->range) + ": " + what + " = `" + text(e->range) + "` cannot be told from the source: give " + name +
+                          " in run.sh");
     }
   }
 
@@ -467,11 +511,13 @@ class Slicer {
       if (!call) return true;
       const std::string name = last_of(call->kids[0]);
       auto keyword = [&](const std::string& k) -> const Expr* {
-        for (const auto& a : call->args) if (a.keyword == k) return a.value;
+        for (const auto& a : call->args)
+          if (a.keyword == k) return a.value;
         return nullptr;
       };
       const bool of_model = !call->args.empty() && find(s, [&](const Expr* e) {
-        return e->kind == ExprKind::Call && e->kids[0]->kind == ExprKind::Attribute && e->kids[0]->text == "parameters" && models_.count(e->kids[0]->kids[0]->text);
+        return e->kind == ExprKind::Call && e->kids[0]->kind == ExprKind::Attribute && e->kids[0]->text == "parameters" &&
+            models_.count(e->kids[0]->kids[0]->text);
       });
       if (name == "clip_grad_norm_" && call->args.size() > 1) {
         clips = true;
@@ -483,11 +529,17 @@ class Slicer {
         if (name != "Adam" && name != "AdamW" && name != "SGD" && name != "FusedAdam")
           out_.left.push_back(line(s->range) + ": the optimizer " + name + " is not Megatron's; run.sh takes adam");
         out_.arguments.emplace_back("--optimizer", name == "SGD" ? "sgd" : "adam");
-        argument("--lr", keyword("lr") ? keyword("lr") : call->args.size() > 1 && call->args[1].keyword.empty() ? call->args[1].value : nullptr, "lr");
+        argument("--lr",
+                 keyword("lr")                                                ? keyword("lr")
+                     : call->args.size() > 1 && call->args[1].keyword.empty() ? call->args[1].value
+                                                                              : nullptr,
+                 "lr");
         if (!keyword("lr") && call->args.size() < 2 && name != "SGD") out_.arguments.emplace_back("--lr", "0.001");
         if (keyword("weight_decay")) {
           argument("--weight-decay", keyword("weight_decay"), "weight_decay");
-          if (name == "Adam") out_.left.push_back(line(s->range) + ": Adam's weight_decay is added to the gradient; Megatron's adam decays the weights as AdamW does");
+          if (name == "Adam")
+            out_.left.push_back(line(s->range) +
+                                ": Adam's weight_decay is added to the gradient; Megatron's adam decays the weights as AdamW does");
         } else {
           out_.arguments.emplace_back("--weight-decay", name == "AdamW" ? "0.01" : "0.0");
         }
@@ -498,24 +550,33 @@ class Slicer {
           out_.arguments.emplace_back("--adam-beta2", "0.999");
         }
         if (keyword("momentum")) argument("--sgd-momentum", keyword("momentum"), "momentum");
-      } else if (name.size() > 2 && (name.substr(name.size() - 2) == "LR" || name.find("Scheduler") != std::string::npos || name.find("LROn") != std::string::npos)) {
+      } else if (name.size() > 2 &&
+                 (name.substr(name.size() - 2) == "LR" || name.find("Scheduler") != std::string::npos ||
+                  name.find("LROn") != std::string::npos)) {
         used_.insert(s);
         if (name == "CosineAnnealingLR") out_.arguments.emplace_back("--lr-decay-style", "cosine");
-        out_.left.push_back(line(s->range) + ": `" + text(s->range).substr(0, 100) + "`: the schedule is Megatron's: see --lr-decay-style, --lr-warmup-iters, --lr-decay-iters");
+        out_.left.push_back(line(s->range) + ": `" + text(s->range).substr(0, 100) +
+                            "`: the schedule is Megatron's: see --lr-decay-style, --lr-warmup-iters, --lr-decay-iters");
       } else if (name == "manual_seed") {
         used_.insert(s);
-        if (!call->args.empty() && std::none_of(out_.arguments.begin(), out_.arguments.end(), [](const auto& a) { return a.first == "--seed"; })) argument("--seed", call->args[0].value, "seed");
-      } else if (name == "DataLoader" && s->kind == StmtKind::Assign && s->targets[0]->kind == ExprKind::Name && s->targets[0]->text == loader_->text) {
-        const Expr* size = keyword("batch_size") ? keyword("batch_size") : call->args.size() > 1 && call->args[1].keyword.empty() ? call->args[1].value : nullptr;
+        if (!call->args.empty() &&
+            std::none_of(out_.arguments.begin(), out_.arguments.end(), [](const auto& a) { return a.first == "--seed"; }))
+          argument("--seed", call->args[0].value, "seed");
+      } else if (name == "DataLoader" && s->kind == StmtKind::Assign && s->targets[0]->kind == ExprKind::Name &&
+                 s->targets[0]->text == loader_->text) {
+        const Expr* size = keyword("batch_size")                     ? keyword("batch_size")
+            : call->args.size() > 1 && call->args[1].keyword.empty() ? call->args[1].value
+                                                                     : nullptr;
         argument("--micro-batch-size", size, "batch_size");
-        if (const Expr* f = keyword("collate_fn")) out_.left.push_back(line(f->range) + ": collate_fn `" + text(f->range) + "`: Megatron's loader puts samples together itself");
+        if (const Expr* f = keyword("collate_fn"))
+          out_.left.push_back(line(f->range) + ": collate_fn `" + text(f->range) + "`: Megatron's loader puts samples together itself");
         if (const Expr* f = keyword("shuffle"); f && text(f->range) == "False") shuffles_ = false;
       }
       return true;
     });
     if (!clips) out_.arguments.emplace_back("--clip-grad", "0.0");
     if (!shuffles_) out_.arguments.emplace_back("--dataloader-type", "single");
-    for (std::size_t i = 0; i + 1 < loops_.size(); ++i) {   // for epoch in range(E)
+    for (std::size_t i = 0; i + 1 < loops_.size(); ++i) {  // for epoch in range(E)
       const Expr* r = loops_[i]->value;
       if (r->kind == ExprKind::Call && last_of(r->kids[0]) == "range" && !r->args.empty()) {
         if (auto n = values_.number(r->args.size() > 1 ? r->args[1].value : r->args[0].value)) out_.iterations = *n;
@@ -527,23 +588,34 @@ class Slicer {
   /// Statements of the training function that no slice took.
   void list_the_rest() {
     auto known = [&](const Stmt* s) {
-      if (used_.count(s) || s == made_ || s->kind == StmtKind::Pass || s->kind == StmtKind::Break || s->kind == StmtKind::Continue || s->kind == StmtKind::Return || s->kind == StmtKind::Global) return true;
+      if (used_.count(s) || s == made_ || s->kind == StmtKind::Pass || s->kind == StmtKind::Break || s->kind == StmtKind::Continue ||
+          s->kind == StmtKind::Return || s->kind == StmtKind::Global)
+        return true;
       if (s->kind == StmtKind::Expression && s->value && s->value->kind == ExprKind::String) return true;
-      for (const auto& n : writes(s)) if (models_.count(n)) return true;
+      for (const auto& n : writes(s))
+        if (models_.count(n)) return true;
       if (s->kind == StmtKind::Expression && s->value && s->value->kind == ExprKind::Call) {
         const std::string n = last_of(s->value->kids[0]);
-        for (const char* k : {"zero_grad", "step", "train", "eval", "backward"}) if (n == k) return true;
+        for (const char* k : {"zero_grad", "step", "train", "eval", "backward"})
+          if (n == k) return true;
       }
       return false;
     };
     std::function<void(const std::vector<Stmt*>&)> rest = [&](const std::vector<Stmt*>& body) {
       for (const auto* s : body) {
-        if (s->kind == StmtKind::FunctionDef || s->kind == StmtKind::ClassDef || s->kind == StmtKind::Import || s->kind == StmtKind::ImportFrom || main_guard(s)) continue;
+        if (s->kind == StmtKind::FunctionDef || s->kind == StmtKind::ClassDef || s->kind == StmtKind::Import ||
+            s->kind == StmtKind::ImportFrom || main_guard(s))
+          continue;
         if (known(s)) continue;
-        const bool open = s->kind == StmtKind::For || s->kind == StmtKind::With || s->kind == StmtKind::If || s->kind == StmtKind::While || s->kind == StmtKind::Try;
-        if (open && s->range.contains(loop_->range)) { rest(s->body), rest(s->orelse); continue; }
+        const bool open = s->kind == StmtKind::For || s->kind == StmtKind::With || s->kind == StmtKind::If || s->kind == StmtKind::While ||
+            s->kind == StmtKind::Try;
+        if (open && s->range.contains(loop_->range)) {
+          rest(s->body), rest(s->orelse);
+          continue;
+        }
         std::string t = text(s->range);
-        out_.left.push_back(line(s->range) + ": `" + t.substr(0, std::min<std::size_t>(t.find('\n'), 90)) + (t.find('\n') != std::string::npos || t.size() > 90 ? " …" : "") + "`");
+        out_.left.push_back(line(s->range) + ": `" + t.substr(0, std::min<std::size_t>(t.find('\n'), 90)) +
+                            (t.find('\n') != std::string::npos || t.size() > 90 ? " …" : "") + "`");
       }
     };
     rest(function_ ? function_->body : m_.body);
@@ -569,7 +641,9 @@ class Slicer {
 
 }  // namespace
 
-support::Expected<TrainingSlice> slice_training(const std::string& path, const std::string& model_class, const std::vector<std::string>& parameters, eval::ModuleSource& loader, support::SourceManager& sources) {
+support::Expected<TrainingSlice> slice_training(const std::string& path, const std::string& model_class,
+                                                const std::vector<std::string>& parameters, eval::ModuleSource& loader,
+                                                support::SourceManager& sources) {
   auto text = support::read_file(path);
   if (!text) return text.error();
   const program::Module* m = loader.parse("training script", path, *text);

@@ -42,7 +42,8 @@ void find(const YAML::Node& n, const std::vector<std::string>& path, std::vector
   if (!n.IsMap()) return;
   for (const auto& kv : n) {
     trail.push_back(kv.first.Scalar());
-    if (kv.second.IsScalar() && trail.size() >= path.size() && std::equal(path.rbegin(), path.rend(), trail.rbegin())) out.push_back(kv.second.Scalar());
+    if (kv.second.IsScalar() && trail.size() >= path.size() && std::equal(path.rbegin(), path.rend(), trail.rbegin()))
+      out.push_back(kv.second.Scalar());
     find(kv.second, path, trail, out);
     trail.pop_back();
   }
@@ -57,7 +58,8 @@ bool is_number(const std::string& s) {
 
 }  // namespace
 
-TrainingValues::TrainingValues(const program::Module& m, support::SourceManager& sources, const std::string& path) : m_(m), sources_(sources) {
+TrainingValues::TrainingValues(const program::Module& m, support::SourceManager& sources, const std::string& path)
+    : m_(m), sources_(sources) {
   const fs::path folder = fs::path(path).parent_path();
   std::error_code ec;
   for (const fs::path& dir : {folder, folder / "conf", folder / "config", folder / "configs"})
@@ -74,9 +76,7 @@ std::optional<std::string> TrainingValues::configured(const std::vector<std::str
     try {
       std::vector<std::string> trail;
       find(YAML::Load(*text), keys, trail, found);
-    } catch (const YAML::Exception&) {
-      continue;
-    }
+    } catch (const YAML::Exception&) { continue; }
   }
   std::sort(found.begin(), found.end());
   found.erase(std::unique(found.begin(), found.end()), found.end());
@@ -106,15 +106,17 @@ std::optional<std::string> TrainingValues::argument(const std::string& name) con
 std::optional<std::string> TrainingValues::number(const Expr* e, int depth) const {
   if (depth > 8) return std::nullopt;
   if (std::string t(sources_.text(e->range)); is_number(t)) return t;
-  if (e->kind == ExprKind::Call && !e->args.empty() && e->kids[0]->kind == ExprKind::Name && (e->kids[0]->text == "float" || e->kids[0]->text == "int"))
+  if (e->kind == ExprKind::Call && !e->args.empty() && e->kids[0]->kind == ExprKind::Name &&
+      (e->kids[0]->text == "float" || e->kids[0]->text == "int"))
     return number(e->args[0].value, depth + 1);
   std::vector<std::string> keys;
   if (!path_of(e, keys)) return std::nullopt;
-  if (keys.size() == 1) {   // a name bound once
+  if (keys.size() == 1) {  // a name bound once
     const Expr* value = nullptr;
     int bound = 0;
     program::walk(m_.body, [&](const Stmt* s) {
-      if ((s->kind == StmtKind::Assign || s->kind == StmtKind::AnnAssign) && s->targets.size() == 1 && s->targets[0]->kind == ExprKind::Name && s->targets[0]->text == keys[0])
+      if ((s->kind == StmtKind::Assign || s->kind == StmtKind::AnnAssign) && s->targets.size() == 1 &&
+          s->targets[0]->kind == ExprKind::Name && s->targets[0]->text == keys[0])
         value = s->value, ++bound;
       return true;
     });

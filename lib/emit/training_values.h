@@ -19,7 +19,7 @@ class TrainingValues {
   std::optional<std::string> argument(const std::string& name) const;
   const program::Module& m_;
   support::SourceManager& sources_;
-  std::vector<std::string> configs_;   ///< YAML files beside the script
+  std::vector<std::string> configs_;  ///< YAML files beside the script
 };
 
 }  // namespace shardwright::emit

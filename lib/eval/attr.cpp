@@ -20,7 +20,8 @@ Value In::Impl::bind(const Value& attr, const Value& self, ClassObj* cls, const 
       if (!p->get.set() || p->get.is_none()) in.raise("AttributeError", "unreadable attribute", site);
       return in.call(p->get, {self}, site);
     }
-    case Kind::Instance: case Kind::Host: {
+    case Kind::Instance:
+    case Kind::Host: {
       Value get = in.type_of(attr)->lookup("__get__");
       if (!get.set()) return attr;
       return in.call(get, {attr, self.set() ? self : Value::none(), Value(cls)}, site);
@@ -47,7 +48,8 @@ Value In::Impl::special_attr(const Value& v, std::string_view name) {
       if (name == "__name__") return in.str(m->name);
       if (name == "__file__") return in.str(m->source && m->source->file >= 0 ? in.sources.file(m->source->file).path : m->name);
       if (name == "__path__" && m->is_package) return in.list({in.str(m->name)});
-      if (name == "__package__") return in.str(m->is_package ? m->name : m->name.substr(0, m->name.rfind('.') == std::string::npos ? 0 : m->name.rfind('.')));
+      if (name == "__package__")
+        return in.str(m->is_package ? m->name : m->name.substr(0, m->name.rfind('.') == std::string::npos ? 0 : m->name.rfind('.')));
       if (name == "__spec__" || name == "__loader__") return in.unknown("module." + std::string(name));
       if (name == "__builtins__") return in.unknown("__builtins__");
       return {};
@@ -64,7 +66,14 @@ Value In::Impl::special_attr(const Value& v, std::string_view name) {
       }
       if (name == "__base__") return c->bases.empty() ? Value::none() : Value(c->bases[0]);
       if (name == "__annotations__") return in.dict();
-      if (name == "mro") { auto* f = in.make<NativeObj>("type.mro", [c](In& i, CallInfo&) { std::vector<Value> l; for (auto* k : c->mro) l.push_back(k); return i.list(std::move(l)); }); return f; }
+      if (name == "mro") {
+        auto* f = in.make<NativeObj>("type.mro", [c](In& i, CallInfo&) {
+          std::vector<Value> l;
+          for (auto* k : c->mro) l.push_back(k);
+          return i.list(std::move(l));
+        });
+        return f;
+      }
       if (name == "__subclasses__") return in.native("type.__subclasses__", [](In& i, CallInfo&) { return i.list({}); });
       return {};
     }
@@ -91,13 +100,17 @@ Value In::Impl::special_attr(const Value& v, std::string_view name) {
         o->attrs = &new_env(nullptr, f->module)->vars;
         std::vector<Value> names;
         std::int64_t n = 0;
-        for (const auto& p : f->def->parameters) { names.push_back(in.str(p.name)); if (p.kind == program::Parameter::Positional || p.kind == program::Parameter::PositionalOnly) ++n; }
+        for (const auto& p : f->def->parameters) {
+          names.push_back(in.str(p.name));
+          if (p.kind == program::Parameter::Positional || p.kind == program::Parameter::PositionalOnly) ++n;
+        }
         o->attrs->set("co_varnames", in.tuple(std::move(names)));
         o->attrs->set("co_argcount", Value::integer(n));
         o->attrs->set("co_name", in.str(f->def->name));
         o->attrs->set("co_filename", in.str(f->def->range.file >= 0 ? in.sources.file(f->def->range.file).path : ""));
         o->attrs->set("co_flags", Value::integer(f->def->is_generator ? 32 : 0));
-        o->attrs->set("co_firstlineno", Value::integer(f->def->range.file >= 0 ? in.sources.position(f->def->range.file, f->def->range.begin).line : 0));
+        o->attrs->set("co_firstlineno",
+                      Value::integer(f->def->range.file >= 0 ? in.sources.position(f->def->range.file, f->def->range.begin).line : 0));
         return o;
       }
       if (name == "__get__")
@@ -122,7 +135,8 @@ Value In::Impl::special_attr(const Value& v, std::string_view name) {
       if (name == "__call__") return v;
       return find_attr(m->function, name, nullptr, true);
     }
-    case Kind::StaticMethod: case Kind::ClassMethod:
+    case Kind::StaticMethod:
+    case Kind::ClassMethod:
       if (name == "__func__" || name == "__wrapped__") return v.as<WrapperObj>()->function;
       return {};
     case Kind::Property: {
@@ -130,7 +144,10 @@ Value In::Impl::special_attr(const Value& v, std::string_view name) {
       auto part = [&](Value PropertyObj::*which) {
         return in.native("property.setter", [p, which](In& i, CallInfo& c) -> Value {
           auto* q = i.make<PropertyObj>();
-          q->get = p->get; q->set = p->set; q->del = p->del; q->cached = p->cached;
+          q->get = p->get;
+          q->set = p->set;
+          q->del = p->del;
+          q->cached = p->cached;
           q->*which = c.args.at(0);
           return q;
         });
@@ -157,7 +174,8 @@ Value In::Impl::special_attr(const Value& v, std::string_view name) {
       if (name == "step") return Value::integer(r->step);
       return {};
     }
-    case Kind::Int: case Kind::Bool:
+    case Kind::Int:
+    case Kind::Bool:
       if (name == "real" || name == "numerator") return v;
       if (name == "imag") return Value::integer(0);
       if (name == "denominator") return Value::integer(1);
@@ -205,8 +223,11 @@ Value In::Impl::find_attr(const Value& v, std::string_view name, const Expr* sit
         if (x.set()) return bind(x, v, c->metaclass, site);
         Value ga = hooks ? c->metaclass->lookup("__getattr__") : Value();
         if (ga.set()) {
-          try { return in.call(ga, {v, in.str(std::string(name))}, site); }
-          catch (PyError& e) { if (!in.isinstance(e.exception, in.builtin_class("AttributeError"))) throw; }
+          try {
+            return in.call(ga, {v, in.str(std::string(name))}, site);
+          } catch (PyError& e) {
+            if (!in.isinstance(e.exception, in.builtin_class("AttributeError"))) throw;
+          }
         }
       }
       Value s = special_attr(v, name);
@@ -253,8 +274,11 @@ Value In::Impl::find_attr(const Value& v, std::string_view name, const Expr* sit
   if (hooks && v.is_object() && v.obj()->cls && name != "__class__") {
     Value ga = c->lookup("__getattribute__");
     if (ga.is(Kind::Function)) {
-      try { return in.call(ga, {v, in.str(std::string(name))}, site); }
-      catch (PyError& e) { if (!in.isinstance(e.exception, in.builtin_class("AttributeError"))) throw; }
+      try {
+        return in.call(ga, {v, in.str(std::string(name))}, site);
+      } catch (PyError& e) {
+        if (!in.isinstance(e.exception, in.builtin_class("AttributeError"))) throw;
+      }
       Value gt = c->lookup("__getattr__");
       return gt.set() ? in.call(gt, {v, in.str(std::string(name))}, site) : Value();
     }
@@ -264,17 +288,22 @@ Value In::Impl::find_attr(const Value& v, std::string_view name, const Expr* sit
     // An AttributeError inside a property looks to Python as if the attribute were missing: __getattr__ is asked next.
     if (!hooks || !c->lookup("__getattr__").set()) return bind(cv, v, c, site);
     std::optional<PyError> err;
-    try { return bind(cv, v, c, site); }
-    catch (PyError& e) { if (!in.isinstance(e.exception, in.builtin_class("AttributeError"))) throw; err = e; }
-    try { return in.call(c->lookup("__getattr__"), {v, in.str(std::string(name))}, site); }
-    catch (PyError&) {}
+    try {
+      return bind(cv, v, c, site);
+    } catch (PyError& e) {
+      if (!in.isinstance(e.exception, in.builtin_class("AttributeError"))) throw;
+      err = e;
+    }
+    try {
+      return in.call(c->lookup("__getattr__"), {v, in.str(std::string(name))}, site);
+    } catch (PyError&) {}
     throw PyError(*err);
   }
   if ((cv.is(Kind::Instance) || cv.is(Kind::Host)) && in.type_of(cv)->lookup("__set__").set()) return bind(cv, v, c, site);
   if (v.is_object() && v.obj()->attrs)
     if (const Value* x = v.obj()->attrs->find(name)) {
       in.state_read(v.obj(), name, *x);
-      if (x->is(Kind::Tensor)) in.state_read(x->obj(), "", Value());   // written in place
+      if (x->is(Kind::Tensor)) in.state_read(x->obj(), "", Value());  // written in place
       return *x;
     }
   if (cv.is(Kind::Property)) {
@@ -296,8 +325,12 @@ Value In::Impl::find_attr(const Value& v, std::string_view name, const Expr* sit
     if (ga.set()) {
       Value x;
       bool failed = false;
-      try { x = in.call(bind(ga, v, c), {in.str(std::string(name))}, site); }
-      catch (PyError& e) { if (!in.isinstance(e.exception, in.builtin_class("AttributeError"))) throw; failed = true; }
+      try {
+        x = in.call(bind(ga, v, c), {in.str(std::string(name))}, site);
+      } catch (PyError& e) {
+        if (!in.isinstance(e.exception, in.builtin_class("AttributeError"))) throw;
+        failed = true;
+      }
       if (!failed) return x;
     }
   }
@@ -340,13 +373,17 @@ void In::plain_setattr(const Value& v, std::string_view name, const Value& x) {
   Value cv = c->lookup(name);
   if (cv.is(Kind::Property) && !cv.as<PropertyObj>()->cached) {
     auto* p = cv.as<PropertyObj>();
-    if (!p->set.set() || p->set.is_none()) raise("AttributeError", "property '" + std::string(name) + "' of '" + c->name + "' object has no setter");
+    if (!p->set.set() || p->set.is_none())
+      raise("AttributeError", "property '" + std::string(name) + "' of '" + c->name + "' object has no setter");
     call(p->set, {v, x});
     return;
   }
   if (cv.is(Kind::Instance)) {
     Value set = type_of(cv)->lookup("__set__");
-    if (set.set()) { call(set, {cv, v, x}); return; }
+    if (set.set()) {
+      call(set, {cv, v, x});
+      return;
+    }
   }
   if (name == "__dict__" && x.is(Kind::Dict)) {
     v.obj()->attrs = &impl_->new_env(nullptr, nullptr)->vars;
@@ -355,7 +392,10 @@ void In::plain_setattr(const Value& v, std::string_view name, const Value& x) {
     x.as<DictObj>()->mirror = v.obj();
     return;
   }
-  if (name == "__class__" && x.is(Kind::Class)) { v.obj()->cls = x.as<ClassObj>(); return; }
+  if (name == "__class__" && x.is(Kind::Class)) {
+    v.obj()->cls = x.as<ClassObj>();
+    return;
+  }
   if (!v.obj()->attrs) v.obj()->attrs = &impl_->new_env(nullptr, nullptr)->vars;
   v.obj()->attrs->set(name, x);
   state_written(v.obj(), name);
@@ -368,7 +408,10 @@ void In::setattr(const Value& v, std::string_view name, const Value& x, const Ex
       auto* c = v.as<ClassObj>();
       if (c->metaclass) {
         Value d = c->metaclass->lookup("__setattr__");
-        if (d.is(Kind::Function)) { call(d, {v, str(std::string(name)), x}, site); return; }
+        if (d.is(Kind::Function)) {
+          call(d, {v, str(std::string(name)), x}, site);
+          return;
+        }
       }
       plain_setattr(v, name, x);
       return;
@@ -379,7 +422,12 @@ void In::setattr(const Value& v, std::string_view name, const Value& x, const Ex
     case Kind::Host:
       if (v.as<HostObj>()->setattr(*this, name, x)) return;
       break;
-    case Kind::Property: case Kind::StaticMethod: case Kind::ClassMethod: case Kind::Function: case Kind::Native: case Kind::Module: plain_setattr(v, name, x); return;
+    case Kind::Property:
+    case Kind::StaticMethod:
+    case Kind::ClassMethod:
+    case Kind::Function:
+    case Kind::Native:
+    case Kind::Module: plain_setattr(v, name, x); return;
     case Kind::BoundMethod: raise("AttributeError", "'method' object has no attribute '" + std::string(name) + "'", site);
     default: break;
   }
@@ -400,14 +448,24 @@ void In::setattr(const Value& v, std::string_view name, const Value& x, const Ex
 
 void In::delattr(const Value& v, std::string_view name) {
   if (v.is_unknown()) return;
-  if (v.is(Kind::Class)) { v.as<ClassObj>()->dict.erase(name); return; }
+  if (v.is(Kind::Class)) {
+    v.as<ClassObj>()->dict.erase(name);
+    return;
+  }
   if (v.is_object() && v.obj()->cls) {
     Value d = v.obj()->cls->lookup("__delattr__");
-    if (d.set() && !(d.is(Kind::Native) && d.as<NativeObj>()->name == "object.__delattr__")) { call(d, {v, str(std::string(name))}); return; }
+    if (d.set() && !(d.is(Kind::Native) && d.as<NativeObj>()->name == "object.__delattr__")) {
+      call(d, {v, str(std::string(name))});
+      return;
+    }
     Value p = v.obj()->cls->lookup(name);
-    if (p.is(Kind::Property) && p.as<PropertyObj>()->del.set()) { call(p.as<PropertyObj>()->del, {v}); return; }
+    if (p.is(Kind::Property) && p.as<PropertyObj>()->del.set()) {
+      call(p.as<PropertyObj>()->del, {v});
+      return;
+    }
   }
-  if (!v.is_object() || !v.obj()->attrs || !v.obj()->attrs->erase(name)) raise("AttributeError", "'" + type_of(v)->name + "' object has no attribute '" + std::string(name) + "'");
+  if (!v.is_object() || !v.obj()->attrs || !v.obj()->attrs->erase(name))
+    raise("AttributeError", "'" + type_of(v)->name + "' object has no attribute '" + std::string(name) + "'");
 }
 
 ClassObj* In::type_of(const Value& v) {
@@ -449,7 +507,11 @@ bool In::isinstance(const Value& v, const ClassObj* c) { return type_of(v)->deri
 
 bool In::callable(const Value& v) {
   switch (v.kind()) {
-    case Kind::Function: case Kind::Native: case Kind::BoundMethod: case Kind::Class: case Kind::Unknown: return true;
+    case Kind::Function:
+    case Kind::Native:
+    case Kind::BoundMethod:
+    case Kind::Class:
+    case Kind::Unknown: return true;
     default: return v.is_object() && type_of(v)->lookup("__call__").set();
   }
 }

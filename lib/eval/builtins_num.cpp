@@ -50,14 +50,25 @@ void register_numbers(Interpreter& in) {
       if (auto* k = c.keyword("base")) base = static_cast<int>(i.to_int(k->value));
       std::string u = t;
       bool neg = false;
-      if (!u.empty() && (u[0] == '-' || u[0] == '+')) { neg = u[0] == '-'; u.erase(0, 1); }
-      if (u.size() > 2 && u[0] == '0' && (base == 0 || base == 16) && (u[1] == 'x' || u[1] == 'X')) { u.erase(0, 2); base = 16; }
-      else if (u.size() > 2 && u[0] == '0' && (base == 0 || base == 2) && (u[1] == 'b' || u[1] == 'B')) { u.erase(0, 2); base = 2; }
-      else if (u.size() > 2 && u[0] == '0' && (base == 0 || base == 8) && (u[1] == 'o' || u[1] == 'O')) { u.erase(0, 2); base = 8; }
+      if (!u.empty() && (u[0] == '-' || u[0] == '+')) {
+        neg = u[0] == '-';
+        u.erase(0, 1);
+      }
+      if (u.size() > 2 && u[0] == '0' && (base == 0 || base == 16) && (u[1] == 'x' || u[1] == 'X')) {
+        u.erase(0, 2);
+        base = 16;
+      } else if (u.size() > 2 && u[0] == '0' && (base == 0 || base == 2) && (u[1] == 'b' || u[1] == 'B')) {
+        u.erase(0, 2);
+        base = 2;
+      } else if (u.size() > 2 && u[0] == '0' && (base == 0 || base == 8) && (u[1] == 'o' || u[1] == 'O')) {
+        u.erase(0, 2);
+        base = 8;
+      }
       if (base == 0) base = 10;
       std::int64_t r = 0;
       auto [p, ec] = std::from_chars(u.data(), u.data() + u.size(), r, base);
-      if (ec != std::errc() || p != u.data() + u.size() || u.empty()) i.raise("ValueError", "invalid literal for int() with base " + std::to_string(base) + ": " + i.to_repr(v), c.call);
+      if (ec != std::errc() || p != u.data() + u.size() || u.empty())
+        i.raise("ValueError", "invalid literal for int() with base " + std::to_string(base) + ": " + i.to_repr(v), c.call);
       return done(Value::integer(neg ? -r : r));
     }
     if (v.is_object()) {
@@ -80,7 +91,8 @@ void register_numbers(Interpreter& in) {
       std::transform(t.begin(), t.end(), t.begin(), [](char ch) { return static_cast<char>(tolower(static_cast<unsigned char>(ch))); });
       char* end = nullptr;
       double d = std::strtod(t.c_str(), &end);
-      if (t.empty() || *end || t.find('x') != std::string::npos) i.raise("ValueError", "could not convert string to float: " + i.to_repr(v), c.call);
+      if (t.empty() || *end || t.find('x') != std::string::npos)
+        i.raise("ValueError", "could not convert string to float: " + i.to_repr(v), c.call);
       return done(Value::real(d));
     }
     if (v.is_object()) {
@@ -99,13 +111,23 @@ void register_numbers(Interpreter& in) {
   });
   in.method(m.complex_, "__new__", [](In& i, CallInfo& c) -> Value { return i.unknown("complex number", c.call); });
   for (ClassObj* k : {m.int_, m.float_}) {
-    in.method(k, "is_integer", [](In&, CallInfo& c) { double d = c.args.at(0).as_double(); return Value::boolean(d == std::floor(d)); });
+    in.method(k, "is_integer", [](In&, CallInfo& c) {
+      double d = c.args.at(0).as_double();
+      return Value::boolean(d == std::floor(d));
+    });
     in.method(k, "conjugate", [](In&, CallInfo& c) { return c.args.at(0); });
     in.method(k, "__index__", [](In&, CallInfo& c) { return number_base(c.args.at(0)); });
-    in.method(k, "__int__", [](In&, CallInfo& c) { Value v = number_base(c.args.at(0)); return v.is(Kind::Float) ? Value::integer(static_cast<std::int64_t>(v.as_double())) : Value::integer(v.as_int(), v.sym()); });
-    in.method(k, "__float__", [](In&, CallInfo& c) { Value v = number_base(c.args.at(0)); return Value::real(v.as_double(), v.sym()); });
+    in.method(k, "__int__", [](In&, CallInfo& c) {
+      Value v = number_base(c.args.at(0));
+      return v.is(Kind::Float) ? Value::integer(static_cast<std::int64_t>(v.as_double())) : Value::integer(v.as_int(), v.sym());
+    });
+    in.method(k, "__float__", [](In&, CallInfo& c) {
+      Value v = number_base(c.args.at(0));
+      return Value::real(v.as_double(), v.sym());
+    });
     in.method(k, "__str__", [](In& i, CallInfo& c) { return i.str(i.to_repr(number_base(c.args.at(0)))); });
-    in.method(k, "__hash__", [](In& i, CallInfo& c) { return Value::integer(static_cast<std::int64_t>(i.hash(number_base(c.args.at(0))) >> 1)); });
+    in.method(k, "__hash__",
+              [](In& i, CallInfo& c) { return Value::integer(static_cast<std::int64_t>(i.hash(number_base(c.args.at(0))) >> 1)); });
     for (const char* op : {"+", "-", "*", "/", "//", "%", "**", "&", "|", "^", "<<", ">>", "==", "!=", "<", "<=", ">", ">="}) {
       std::string o = op;
       bool cmp = o[0] == '=' || o[0] == '!' || o == "<" || o == ">" || o == "<=" || o == ">=";
@@ -114,13 +136,22 @@ void register_numbers(Interpreter& in) {
         if (!a.is_number() || !b.is_number()) return Value::not_implemented();
         return cmp ? i.compare(o, a, b) : i.binary(o, a, b);
       };
-      in.method(k, std::string(method_for(op, false)), [f](In& i, CallInfo& c) { return f(i, number_base(c.args.at(0)), number_base(c.args.at(1))); });
-      if (!cmp) in.method(k, std::string(method_for(op, true)), [f](In& i, CallInfo& c) { return f(i, number_base(c.args.at(1)), number_base(c.args.at(0))); });
+      in.method(k, std::string(method_for(op, false)),
+                [f](In& i, CallInfo& c) { return f(i, number_base(c.args.at(0)), number_base(c.args.at(1))); });
+      if (!cmp)
+        in.method(k, std::string(method_for(op, true)),
+                  [f](In& i, CallInfo& c) { return f(i, number_base(c.args.at(1)), number_base(c.args.at(0))); });
     }
     in.method(k, "__neg__", [](In& i, CallInfo& c) { return i.unary("-", number_base(c.args.at(0))); });
   }
-  in.method(m.int_, "bit_length", [](In&, CallInfo& c) { std::int64_t v = std::abs(number_base(c.args.at(0)).as_int()), n = 0; for (; v; v >>= 1) ++n; return Value::integer(n); });
-  in.method(m.int_, "bit_count", [](In&, CallInfo& c) { return Value::integer(__builtin_popcountll(static_cast<unsigned long long>(std::abs(number_base(c.args.at(0)).as_int())))); });
+  in.method(m.int_, "bit_length", [](In&, CallInfo& c) {
+    std::int64_t v = std::abs(number_base(c.args.at(0)).as_int()), n = 0;
+    for (; v; v >>= 1) ++n;
+    return Value::integer(n);
+  });
+  in.method(m.int_, "bit_count", [](In&, CallInfo& c) {
+    return Value::integer(__builtin_popcountll(static_cast<unsigned long long>(std::abs(number_base(c.args.at(0)).as_int()))));
+  });
   in.method(m.float_, "hex", [](In& i, CallInfo& c) { return i.str(float_repr(c.args.at(0).as_double())); });
 }
 
@@ -159,10 +190,40 @@ void register_exceptions(Interpreter& in) {
   in.method(be, "with_traceback", [](In&, CallInfo& c) { return c.args.at(0); });
   in.method(be, "add_note", [](In&, CallInfo&) { return Value::none(); });
   for (const char* n : {"Exception", "KeyboardInterrupt", "SystemExit", "GeneratorExit"}) mk(n, "BaseException");
-  for (const char* n : {"ArithmeticError", "AssertionError", "AttributeError", "BufferError", "EOFError", "ImportError", "LookupError", "MemoryError", "NameError", "OSError", "ReferenceError", "RuntimeError", "StopIteration", "StopAsyncIteration", "SyntaxError", "SystemError", "TypeError", "ValueError", "Warning"}) mk(n, "Exception");
-  for (auto [n, b] : {std::pair{"ZeroDivisionError", "ArithmeticError"}, {"OverflowError", "ArithmeticError"}, {"FloatingPointError", "ArithmeticError"}, {"ModuleNotFoundError", "ImportError"}, {"IndexError", "LookupError"}, {"KeyError", "LookupError"},
-                      {"UnboundLocalError", "NameError"}, {"FileNotFoundError", "OSError"}, {"FileExistsError", "OSError"}, {"PermissionError", "OSError"}, {"NotADirectoryError", "OSError"}, {"IsADirectoryError", "OSError"}, {"ConnectionError", "OSError"}, {"TimeoutError", "OSError"}, {"NotImplementedError", "RuntimeError"}, {"RecursionError", "RuntimeError"},
-                      {"IndentationError", "SyntaxError"}, {"UnicodeError", "ValueError"}, {"UnicodeDecodeError", "UnicodeError"}, {"UnicodeEncodeError", "UnicodeError"}, {"UserWarning", "Warning"}, {"DeprecationWarning", "Warning"}, {"FutureWarning", "Warning"}, {"RuntimeWarning", "Warning"}, {"PendingDeprecationWarning", "Warning"}, {"ImportWarning", "Warning"}, {"ResourceWarning", "Warning"}, {"SyntaxWarning", "Warning"}, {"BytesWarning", "Warning"}, {"UnicodeWarning", "Warning"}})
+  for (const char* n : {"ArithmeticError", "AssertionError", "AttributeError", "BufferError", "EOFError", "ImportError", "LookupError",
+                        "MemoryError", "NameError", "OSError", "ReferenceError", "RuntimeError", "StopIteration", "StopAsyncIteration",
+                        "SyntaxError", "SystemError", "TypeError", "ValueError", "Warning"})
+    mk(n, "Exception");
+  for (auto [n, b] : {std::pair{"ZeroDivisionError", "ArithmeticError"},
+                      {"OverflowError", "ArithmeticError"},
+                      {"FloatingPointError", "ArithmeticError"},
+                      {"ModuleNotFoundError", "ImportError"},
+                      {"IndexError", "LookupError"},
+                      {"KeyError", "LookupError"},
+                      {"UnboundLocalError", "NameError"},
+                      {"FileNotFoundError", "OSError"},
+                      {"FileExistsError", "OSError"},
+                      {"PermissionError", "OSError"},
+                      {"NotADirectoryError", "OSError"},
+                      {"IsADirectoryError", "OSError"},
+                      {"ConnectionError", "OSError"},
+                      {"TimeoutError", "OSError"},
+                      {"NotImplementedError", "RuntimeError"},
+                      {"RecursionError", "RuntimeError"},
+                      {"IndentationError", "SyntaxError"},
+                      {"UnicodeError", "ValueError"},
+                      {"UnicodeDecodeError", "UnicodeError"},
+                      {"UnicodeEncodeError", "UnicodeError"},
+                      {"UserWarning", "Warning"},
+                      {"DeprecationWarning", "Warning"},
+                      {"FutureWarning", "Warning"},
+                      {"RuntimeWarning", "Warning"},
+                      {"PendingDeprecationWarning", "Warning"},
+                      {"ImportWarning", "Warning"},
+                      {"ResourceWarning", "Warning"},
+                      {"SyntaxWarning", "Warning"},
+                      {"BytesWarning", "Warning"},
+                      {"UnicodeWarning", "Warning"}})
     mk(n, b);
   m.builtins.set("IOError", m.types.at("OSError"));
   m.builtins.set("EnvironmentError", m.types.at("OSError"));
@@ -173,7 +234,10 @@ void register_exceptions(Interpreter& in) {
   in.method(m.types.at("ImportError"), "__init__", [](In& i, CallInfo& c) {
     std::vector<Value> rest(c.args.begin() + 1, c.args.end());
     c.args[0].obj()->attrs->set("args", i.tuple(rest));
-    for (const char* n : {"name", "path", "msg"}) { auto* k = c.keyword(n); c.args[0].obj()->attrs->set(n, k ? k->value : Value::none()); }
+    for (const char* n : {"name", "path", "msg"}) {
+      auto* k = c.keyword(n);
+      c.args[0].obj()->attrs->set(n, k ? k->value : Value::none());
+    }
     return Value::none();
   });
 }

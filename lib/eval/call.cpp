@@ -10,7 +10,8 @@ namespace {
 
 std::string joined(const std::vector<std::string>& names) {
   std::string out;
-  for (std::size_t i = 0; i < names.size(); ++i) out += (i == 0 ? "" : i + 1 == names.size() ? (names.size() > 2 ? ", and " : " and ") : ", ") + ("'" + names[i] + "'");
+  for (std::size_t i = 0; i < names.size(); ++i)
+    out += (i == 0 ? "" : i + 1 == names.size() ? (names.size() > 2 ? ", and " : " and ") : ", ") + ("'" + names[i] + "'");
   return out;
 }
 
@@ -31,7 +32,11 @@ void In::Impl::bind_function(FunctionObj* f, const CallInfo& info, NameMap& vars
   std::vector<Value> rest;
   for (std::size_t i = 0; i < ps.size(); ++i) {
     if (ps[i].kind != program::Parameter::Positional && ps[i].kind != program::Parameter::PositionalOnly) continue;
-    if (pos < info.args.size()) { values[i] = info.args[pos]; from[i] = info.expr(pos); ++pos; }
+    if (pos < info.args.size()) {
+      values[i] = info.args[pos];
+      from[i] = info.expr(pos);
+      ++pos;
+    }
   }
   for (; pos < info.args.size(); ++pos) rest.push_back(info.args[pos]);
   auto* extra = static_cast<DictObj*>(nullptr);
@@ -43,9 +48,14 @@ void In::Impl::bind_function(FunctionObj* f, const CallInfo& info, NameMap& vars
   if (!rest.empty() && var_args == ps.size()) {
     std::size_t required = 0;
     for (std::size_t i = 0; i < ps.size(); ++i)
-      if ((ps[i].kind == program::Parameter::Positional || ps[i].kind == program::Parameter::PositionalOnly) && !f->defaults[i].set()) ++required;
-    std::string takes = required == positional ? plural(positional, "positional argument") : "from " + std::to_string(required) + " to " + plural(positional, "positional argument");
-    in.raise("TypeError", name + "() takes " + takes + " but " + std::to_string(info.args.size()) + (info.args.size() == 1 ? " was given" : " were given"), where);
+      if ((ps[i].kind == program::Parameter::Positional || ps[i].kind == program::Parameter::PositionalOnly) && !f->defaults[i].set())
+        ++required;
+    std::string takes = required == positional ? plural(positional, "positional argument")
+                                               : "from " + std::to_string(required) + " to " + plural(positional, "positional argument");
+    in.raise(
+        "TypeError",
+        name + "() takes " + takes + " but " + std::to_string(info.args.size()) + (info.args.size() == 1 ? " was given" : " were given"),
+        where);
   }
   for (const auto& k : info.kwargs) {
     std::size_t at = ps.size();
@@ -65,21 +75,32 @@ void In::Impl::bind_function(FunctionObj* f, const CallInfo& info, NameMap& vars
   std::vector<std::string> missing, missing_kw;
   for (std::size_t i = 0; i < ps.size(); ++i) {
     if (values[i].set()) continue;
-    if (i == var_args) { values[i] = in.tuple(std::move(rest)); continue; }
-    if (i == var_kw) { values[i] = extra ? Value(extra) : in.dict(); continue; }
+    if (i == var_args) {
+      values[i] = in.tuple(std::move(rest));
+      continue;
+    }
+    if (i == var_kw) {
+      values[i] = extra ? Value(extra) : in.dict();
+      continue;
+    }
     if (ps[i].name.empty() || (ps[i].kind == program::Parameter::VarArgs)) continue;  // bare *
-    if (f->defaults[i].set()) { values[i] = f->defaults[i]; continue; }
+    if (f->defaults[i].set()) {
+      values[i] = f->defaults[i];
+      continue;
+    }
     (ps[i].kind == program::Parameter::KeywordOnly ? missing_kw : missing).push_back(ps[i].name);
   }
   // A call with *unknown arguments was noted; what they would have filled is unknown.
   if (info.partial && (!missing.empty() || !missing_kw.empty())) missing_from_unknown = true;
   if (missing_from_unknown) {
     for (std::size_t i = 0; i < ps.size(); ++i)
-      if (!values[i].set() && !ps[i].name.empty() && ps[i].kind != program::Parameter::VarArgs) values[i] = in.unknown("argument out of an unknown * or **", where);
+      if (!values[i].set() && !ps[i].name.empty() && ps[i].kind != program::Parameter::VarArgs)
+        values[i] = in.unknown("argument out of an unknown * or **", where);
   } else if (!missing.empty()) {
     in.raise("TypeError", name + "() missing " + plural(missing.size(), "required positional argument") + ": " + joined(missing), where);
   } else if (!missing_kw.empty()) {
-    in.raise("TypeError", name + "() missing " + plural(missing_kw.size(), "required keyword-only argument") + ": " + joined(missing_kw), where);
+    in.raise("TypeError", name + "() missing " + plural(missing_kw.size(), "required keyword-only argument") + ": " + joined(missing_kw),
+             where);
   }
   for (std::size_t i = 0; i < ps.size(); ++i) {
     if (ps[i].name.empty() || !values[i].set()) continue;
@@ -94,7 +115,10 @@ std::vector<In::BoundParam> In::bind_arguments(const FunctionObj& f, const CallI
   impl_->bind_function(const_cast<FunctionObj*>(&f), info, vars, &exprs);
   std::vector<BoundParam> out;
   std::size_t i = 0;
-  for (const auto& v : vars) { out.push_back({v.name, v.value, i < exprs.size() ? exprs[i] : nullptr}); ++i; }
+  for (const auto& v : vars) {
+    out.push_back({v.name, v.value, i < exprs.size() ? exprs[i] : nullptr});
+    ++i;
+  }
   return out;
 }
 
@@ -136,35 +160,41 @@ Value In::Impl::call_function(FunctionObj* f, CallInfo& info) {
   auto enter = [&](ActiveFrame& a) {
     if (a.builtin) return;
     for (const auto& v : env->vars)
-      if (!in.tensors_only || v.value.is(Kind::Tensor)) in.trace.var_writes.push_back({a.id, -1, v.name, in.bind_summary(v.value), in.tick()});
+      if (!in.tensors_only || v.value.is(Kind::Tensor))
+        in.trace.var_writes.push_back({a.id, -1, v.name, in.bind_summary(v.value), in.tick()});
   };
   if (f->def->is_generator) {
     auto* g = in.make<GeneratorObj>();
     g->frame = fr;
     enter(g->frame);
     const program::Function* def = f->def;
-    g->co = std::make_unique<Coroutine>([this, g, def, env] {
-      try {
-        Flow flow = exec_block(def->body, env);
-        g->result = flow == Flow::Return ? ret : Value::none();
-      } catch (PyError& e) {
-        g->thrown = e;
-      } catch (Abort& a) {
-        g->aborted = a;
-      }
-    }, 16u << 20);
+    g->co = std::make_unique<Coroutine>(
+        [this, g, def, env] {
+          try {
+            Flow flow = exec_block(def->body, env);
+            g->result = flow == Flow::Return ? ret : Value::none();
+          } catch (PyError& e) { g->thrown = e; } catch (Abort& a) {
+            g->aborted = a;
+          }
+        },
+        16u << 20);
     return g;
   }
   FrameScope scope(in.stack_, &fr);
   Restore<bool> guard(import_guard, false);
-  struct End { In& in; model::FrameId id; ~End() { in.trace.frames[static_cast<std::size_t>(id)].end = in.tick(); } } end{in, fr.id};
+  struct End {
+    In& in;
+    model::FrameId id;
+    ~End() { in.trace.frames[static_cast<std::size_t>(id)].end = in.tick(); }
+  } end{in, fr.id};
   enter(fr);
   Flow flow = exec_block(f->def->body, env);
   const Value result = flow == Flow::Return ? ret : Value::none();
   if (fr.builtin) return result;
   for (const auto& [id, value] : fr.came_back)
     if (in.identical(result, value)) in.trace.frames[static_cast<std::size_t>(fr.id)].hands_back = id;
-  if (caller && !caller->builtin && caller->function && !caller->function->owner && result.is_object()) caller->came_back.emplace_back(fr.id, result);
+  if (caller && !caller->builtin && caller->function && !caller->function->owner && result.is_object())
+    caller->came_back.emplace_back(fr.id, result);
   return result;
 }
 
@@ -172,9 +202,7 @@ Value In::Impl::call_function(FunctionObj* f, CallInfo& info) {
 
 Value GeneratorObj::next(In& in) {
   auto* impl = in.impl();
-  if (co->done()) {
-    return {};
-  }
+  if (co->done()) { return {}; }
   if (running) in.raise("ValueError", "generator already executing");
   running = true;
   impl->check_stack(nullptr);
@@ -193,7 +221,11 @@ Value GeneratorObj::next(In& in) {
   if (co->done()) {
     auto& t = in.trace.frames[static_cast<std::size_t>(frame.id)];
     t.end = in.tick();
-    if (thrown) { PyError e = *thrown; thrown.reset(); throw PyError(e); }
+    if (thrown) {
+      PyError e = *thrown;
+      thrown.reset();
+      throw PyError(e);
+    }
     return {};
   }
   return out;
@@ -204,7 +236,11 @@ Value In::Impl::yield_value(const Value& v) {
   GeneratorObj* g = generators.back();
   g->out = v;
   g->co->suspend();
-  if (g->thrown) { PyError e = *g->thrown; g->thrown.reset(); throw PyError(e); }
+  if (g->thrown) {
+    PyError e = *g->thrown;
+    g->thrown.reset();
+    throw PyError(e);
+  }
   Value s = g->sent.set() ? g->sent : Value::none();
   g->sent = Value();
   return s;
@@ -234,7 +270,10 @@ Value In::Impl::construct(ClassObj* c, CallInfo& info) {
     if (default_init && (!info.args.empty() || !info.kwargs.empty()) && !c->unknown_base.is_unknown())
       in.raise("TypeError", c->name + "() takes no arguments", info.call);
     for (ClassObj* k : c->mro)
-      if (k->allocate) { self = k->allocate(in, c, info); break; }
+      if (k->allocate) {
+        self = k->allocate(in, c, info);
+        break;
+      }
     if (!self.set()) self = in.make<InstanceObj>(c);
   }
   if (init.set() && !(init.is(Kind::Native) && init.as<NativeObj>()->name == "object.__init__")) {
@@ -277,8 +316,9 @@ Value In::call(const Value& f, CallInfo& info) {
     case Kind::Function: return impl_->call_function(f.as<FunctionObj>(), info);
     case Kind::Native:
       impl_->tick_step(info.call);
-      try { return impl_->from_sizes(f.as<NativeObj>()->fn(*this, info), info); }
-      catch (const std::out_of_range&) {}  // a native that took a missing argument with at()
+      try {
+        return impl_->from_sizes(f.as<NativeObj>()->fn(*this, info), info);
+      } catch (const std::out_of_range&) {}  // a native that took a missing argument with at()
       raise("TypeError", f.as<NativeObj>()->name + "() is missing an argument", info.call);
     case Kind::BoundMethod: {
       auto* m = f.as<BoundMethodObj>();
@@ -345,7 +385,10 @@ Signature::Signature(std::string name, std::string_view text) : name_(std::move(
     char quote = 0;
     for (; j < text.size(); ++j) {
       char c = text[j];
-      if (quote) { if (c == quote) quote = 0; continue; }
+      if (quote) {
+        if (c == quote) quote = 0;
+        continue;
+      }
       if (c == '\'' || c == '"') quote = c;
       else if (c == '(' || c == '[') ++depth;
       else if (c == ')' || c == ']') --depth;
@@ -356,10 +399,20 @@ Signature::Signature(std::string name, std::string_view text) : name_(std::move(
     item.erase(0, item.find_first_not_of(" \n"));
     item.erase(item.find_last_not_of(" \n") + 1);
     if (item.empty()) continue;
-    if (item == "*") { kw_only = true; continue; }
+    if (item == "*") {
+      kw_only = true;
+      continue;
+    }
     if (item == "/") continue;
-    if (item.substr(0, 2) == "**") { keywords_ = true; continue; }
-    if (item[0] == '*') { rest_ = true; kw_only = true; continue; }
+    if (item.substr(0, 2) == "**") {
+      keywords_ = true;
+      continue;
+    }
+    if (item[0] == '*') {
+      rest_ = true;
+      kw_only = true;
+      continue;
+    }
     Param p;
     auto eq = item.find('=');
     p.name = item.substr(0, eq);
@@ -398,9 +451,15 @@ Signature::Bound Signature::bind(Interpreter& in, const CallInfo& info) const {
   if (pos < info.args.size() && !rest_) {
     std::size_t n = 0;
     for (const auto& p : params_) n += p.keyword_only ? 0 : 1;
-    in.raise("TypeError", shown + "() takes " + plural(n, "positional argument") + " but " + std::to_string(info.args.size()) + (info.args.size() == 1 ? " was given" : " were given"), info.call);
+    in.raise("TypeError",
+             shown + "() takes " + plural(n, "positional argument") + " but " + std::to_string(info.args.size()) +
+                 (info.args.size() == 1 ? " was given" : " were given"),
+             info.call);
   }
-  for (; pos < info.args.size(); ++pos) { b.rest.push_back(info.args[pos]); b.rest_exprs.push_back(info.expr(pos)); }
+  for (; pos < info.args.size(); ++pos) {
+    b.rest.push_back(info.args[pos]);
+    b.rest_exprs.push_back(info.expr(pos));
+  }
   for (const auto& k : info.kwargs) {
     int at = index(k.name);
     if (at < 0) {
@@ -418,7 +477,10 @@ Signature::Bound Signature::bind(Interpreter& in, const CallInfo& info) const {
   for (std::size_t i = 0; i < params_.size(); ++i) {
     if (b.given[i]) continue;
     const auto& p = params_[i];
-    if (!p.has_default) { missing.push_back(p.name); continue; }
+    if (!p.has_default) {
+      missing.push_back(p.name);
+      continue;
+    }
     const std::string& l = p.literal;
     if (l == "None") b.values[i] = Value::none();
     else if (l == "True" || l == "False") b.values[i] = Value::boolean(l == "True");
@@ -428,7 +490,9 @@ Signature::Bound Signature::bind(Interpreter& in, const CallInfo& info) const {
     else if (l.find_first_of(".eni") != std::string::npos) b.values[i] = Value::real(std::strtod(l.c_str(), nullptr));
     else b.values[i] = Value::integer(std::strtoll(l.c_str(), nullptr, 10));
   }
-  if (!missing.empty()) in.raise("TypeError", shown + "() missing " + plural(missing.size(), "required positional argument") + ": " + joined(missing), info.call);
+  if (!missing.empty())
+    in.raise("TypeError", shown + "() missing " + plural(missing.size(), "required positional argument") + ": " + joined(missing),
+             info.call);
   return b;
 }
 

@@ -17,8 +17,12 @@ bool In::Impl::linearize(ClassObj* c) {
     ClassObj* next = nullptr;
     for (const auto& s : seqs) {
       ClassObj* cand = s.front();
-      bool in_tail = std::any_of(seqs.begin(), seqs.end(), [&](const auto& t) { return std::find(t.begin() + 1, t.end(), cand) != t.end(); });
-      if (!in_tail) { next = cand; break; }
+      bool in_tail =
+          std::any_of(seqs.begin(), seqs.end(), [&](const auto& t) { return std::find(t.begin() + 1, t.end(), cand) != t.end(); });
+      if (!in_tail) {
+        next = cand;
+        break;
+      }
     }
     if (!next) return false;
     c->mro.push_back(next);
@@ -27,7 +31,8 @@ bool In::Impl::linearize(ClassObj* c) {
   }
 }
 
-ClassObj* In::Impl::create_class(const std::string& name, std::vector<Value> bases, NameMap dict, ClassObj* meta, std::vector<Keyword> keywords, const program::ClassDef* def, ModuleObj* globals) {
+ClassObj* In::Impl::create_class(const std::string& name, std::vector<Value> bases, NameMap dict, ClassObj* meta,
+                                 std::vector<Keyword> keywords, const program::ClassDef* def, ModuleObj* globals) {
   auto* c = in.make<ClassObj>(name);
   c->def = def;
   c->globals = globals;
@@ -65,7 +70,8 @@ ClassObj* In::Impl::create_class(const std::string& name, std::vector<Value> bas
   for (const auto& i : std::vector<NameMap::Item>(c->dict.begin(), c->dict.end())) {
     if (i.value.is(Kind::Function) && !i.value.as<FunctionObj>()->owner) i.value.as<FunctionObj>()->owner = c;
     if (i.name == "__new__" && i.value.is(Kind::Function)) c->dict.set("__new__", in.make<WrapperObj>(Kind::StaticMethod, i.value));
-    if ((i.name == "__init_subclass__" || i.name == "__class_getitem__") && i.value.is(Kind::Function)) c->dict.set(i.name, in.make<WrapperObj>(Kind::ClassMethod, i.value));
+    if ((i.name == "__init_subclass__" || i.name == "__class_getitem__") && i.value.is(Kind::Function))
+      c->dict.set(i.name, in.make<WrapperObj>(Kind::ClassMethod, i.value));
     if (i.value.is(Kind::Instance) || i.value.is(Kind::Host)) {
       Value sn = in.type_of(i.value)->lookup("__set_name__");
       if (sn.set()) in.call(sn, {i.value, c, in.str(i.name)});
@@ -92,10 +98,19 @@ Value In::Impl::define_class(const Stmt* s, Env* env) {
   Value meta;
   for (const auto& a : d->bases) {
     Value v = eval(a.value, env);
-    if (a.star) { for (auto& x : in.to_vector(v, a.value)) bases.push_back(x); continue; }
+    if (a.star) {
+      for (auto& x : in.to_vector(v, a.value)) bases.push_back(x);
+      continue;
+    }
     if (a.double_star) continue;
-    if (a.keyword == "metaclass") { meta = v; continue; }
-    if (!a.keyword.empty()) { keywords.push_back({a.keyword, v, a.value}); continue; }
+    if (a.keyword == "metaclass") {
+      meta = v;
+      continue;
+    }
+    if (!a.keyword.empty()) {
+      keywords.push_back({a.keyword, v, a.value});
+      continue;
+    }
     if (v.is_unknown()) in.note_incomplete(a.range, "base class of " + d->name + " is not followed: " + v.as<UnknownObj>()->why);
     bases.push_back(v);
   }
@@ -109,7 +124,8 @@ Value In::Impl::define_class(const Stmt* s, Env* env) {
   ClassObj* m = meta.is(Kind::Class) ? meta.as<ClassObj>() : nullptr;
   ClassObj* derived = m;
   for (const auto& b : bases)
-    if (b.is(Kind::Class) && b.as<ClassObj>()->metaclass && (!derived || b.as<ClassObj>()->metaclass->derives_from(derived))) derived = b.as<ClassObj>()->metaclass;
+    if (b.is(Kind::Class) && b.as<ClassObj>()->metaclass && (!derived || b.as<ClassObj>()->metaclass->derives_from(derived)))
+      derived = b.as<ClassObj>()->metaclass;
   bool custom = false;
   if (derived) {
     Value nw = derived->lookup("__new__");
@@ -128,7 +144,11 @@ Value In::Impl::define_class(const Stmt* s, Env* env) {
     Value nw = derived->lookup("__new__");
     if (nw.is(Kind::StaticMethod)) nw = nw.as<WrapperObj>()->function;
     cls = in.call(nw, info);
-    if (cls.is(Kind::Class)) { cls.as<ClassObj>()->def = d; cls.as<ClassObj>()->globals = env->globals; cls.as<ClassObj>()->builtin = env->globals->builtin; }
+    if (cls.is(Kind::Class)) {
+      cls.as<ClassObj>()->def = d;
+      cls.as<ClassObj>()->globals = env->globals;
+      cls.as<ClassObj>()->builtin = env->globals->builtin;
+    }
   } else {
     cls = create_class(d->name, bases, body->vars, derived, keywords, d, env->globals);
   }
@@ -193,12 +213,32 @@ void In::Impl::make_types() {
   object_->bases.clear();
   object_->mro = {object_};
   type_ = mk("type");
-  int_ = mk("int"); float_ = mk("float"); complex_ = mk("complex"); bool_ = mk("bool", int_);
-  str_ = mk("str"); bytes_ = mk("bytes"); tuple_ = mk("tuple"); list_ = mk("list"); dict_ = mk("dict"); set_ = mk("set"); frozenset_ = mk("frozenset");
-  slice_ = mk("slice"); range_ = mk("range"); property_ = mk("property"); staticmethod_ = mk("staticmethod"); classmethod_ = mk("classmethod"); super_ = mk("super");
-  function_ = mk("function", nullptr, false); method_ = mk("method", nullptr, false); native_ = mk("builtin_function_or_method", nullptr, false);
-  module_ = mk("module", nullptr, false); iterator_ = mk("generator", nullptr, false); none_ = mk("NoneType", nullptr, false);
-  notimpl_ = mk("NotImplementedType", nullptr, false); ellipsis_ = mk("ellipsis", nullptr, false); unknown_ = mk("<unknown>", nullptr, false);
+  int_ = mk("int");
+  float_ = mk("float");
+  complex_ = mk("complex");
+  bool_ = mk("bool", int_);
+  str_ = mk("str");
+  bytes_ = mk("bytes");
+  tuple_ = mk("tuple");
+  list_ = mk("list");
+  dict_ = mk("dict");
+  set_ = mk("set");
+  frozenset_ = mk("frozenset");
+  slice_ = mk("slice");
+  range_ = mk("range");
+  property_ = mk("property");
+  staticmethod_ = mk("staticmethod");
+  classmethod_ = mk("classmethod");
+  super_ = mk("super");
+  function_ = mk("function", nullptr, false);
+  method_ = mk("method", nullptr, false);
+  native_ = mk("builtin_function_or_method", nullptr, false);
+  module_ = mk("module", nullptr, false);
+  iterator_ = mk("generator", nullptr, false);
+  none_ = mk("NoneType", nullptr, false);
+  notimpl_ = mk("NotImplementedType", nullptr, false);
+  ellipsis_ = mk("ellipsis", nullptr, false);
+  unknown_ = mk("<unknown>", nullptr, false);
 }
 
 }  // namespace shardwright::eval

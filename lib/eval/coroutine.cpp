@@ -31,10 +31,16 @@ void arrived([[maybe_unused]] void* saved, [[maybe_unused]] const void** bottom,
 // Stacks are address space until touched; used ones are kept because generators come in hundreds.
 struct StackPool {
   std::vector<std::pair<void*, std::size_t>> free;
-  ~StackPool() { for (auto& s : free) munmap(s.first, s.second); }
+  ~StackPool() {
+    for (auto& s : free) munmap(s.first, s.second);
+  }
   void* take(std::size_t bytes) {
     for (std::size_t i = 0; i < free.size(); ++i)
-      if (free[i].second == bytes) { void* p = free[i].first; free.erase(free.begin() + static_cast<std::ptrdiff_t>(i)); return p; }
+      if (free[i].second == bytes) {
+        void* p = free[i].first;
+        free.erase(free.begin() + static_cast<std::ptrdiff_t>(i));
+        return p;
+      }
     void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED) throw std::bad_alloc();
     return p;
@@ -52,8 +58,8 @@ struct Coroutine::State {
   ucontext_t self{}, resumer{};
   void* stack = nullptr;
   std::size_t bytes = 0;
-  void* saved = nullptr;                 // the sanitizer's, of this stack
-  const void* resumer_stack = nullptr;   // and where the resumer runs
+  void* saved = nullptr;                // the sanitizer's, of this stack
+  const void* resumer_stack = nullptr;  // and where the resumer runs
   std::size_t resumer_bytes = 0;
 };
 
@@ -65,7 +71,9 @@ Coroutine::Coroutine(std::function<void()> body, std::size_t stack_bytes) : stat
 Coroutine::~Coroutine() {
   if (started_ && !done_) {
     kill_ = true;
-    try { resume(); } catch (...) {}  // unwinding an abandoned generator: its errors are nobody's
+    try {
+      resume();
+    } catch (...) {}  // unwinding an abandoned generator: its errors are nobody's
   }
   if (state_->stack) pool.give(state_->stack, state_->bytes);
   delete state_;
@@ -83,9 +91,7 @@ void Coroutine::main() {
   try {
     body_();
   } catch (const Killed&) {
-  } catch (...) {
-    error_ = std::current_exception();
-  }
+  } catch (...) { error_ = std::current_exception(); }
   done_ = true;
   leaving(nullptr, state_->resumer_stack, state_->resumer_bytes);
   swapcontext(&state_->self, &state_->resumer);
@@ -100,7 +106,8 @@ void Coroutine::resume() {
     state_->self.uc_stack.ss_size = state_->bytes;
     state_->self.uc_link = nullptr;
     auto p = reinterpret_cast<std::uintptr_t>(this);
-    makecontext(&state_->self, reinterpret_cast<void (*)()>(&Coroutine::entry), 2, static_cast<unsigned>(p >> 32), static_cast<unsigned>(p & 0xffffffffu));
+    makecontext(&state_->self, reinterpret_cast<void (*)()>(&Coroutine::entry), 2, static_cast<unsigned>(p >> 32),
+                static_cast<unsigned>(p & 0xffffffffu));
   }
   void* saved = nullptr;
   leaving(&saved, state_->stack, state_->bytes);

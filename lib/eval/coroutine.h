@@ -11,7 +11,7 @@ namespace shardwright::eval {
 class Coroutine {
  public:
   Coroutine(std::function<void()> body, std::size_t stack_bytes);
-  ~Coroutine();   ///< an unfinished body is unwound by throwing Killed in it
+  ~Coroutine();  ///< an unfinished body is unwound by throwing Killed in it
   Coroutine(const Coroutine&) = delete;
   Coroutine& operator=(const Coroutine&) = delete;
   /// Runs until the body calls suspend() or ends; throws what the body threw.

@@ -8,7 +8,8 @@ namespace shardwright::eval {
 std::vector<ActiveFrame*>& StackAccess::of(Interpreter& in) { return const_cast<std::vector<ActiveFrame*>&>(in.stack()); }
 
 void In::Impl::tick_step(const Expr* where) {
-  if (++steps > in.max_steps) throw Abort{"step budget exhausted (--max-steps " + std::to_string(in.max_steps) + ")", where ? where->range : in.here()};
+  if (++steps > in.max_steps)
+    throw Abort{"step budget exhausted (--max-steps " + std::to_string(in.max_steps) + ")", where ? where->range : in.here()};
 }
 
 void In::Impl::check_stack(const Expr* where) {
@@ -34,7 +35,10 @@ void In::Impl::store(const std::string& name, const Value& v, Env* env) {
   if (listed(env->nonlocals)) {
     for (Env* s = env->parent; s; s = s->parent) {
       if (s->is_class || s == &s->globals->env) continue;
-      if (s->vars.find(name) || (s->locals && std::find(s->locals->begin(), s->locals->end(), name) != s->locals->end())) { s->vars.set(name, v); return; }
+      if (s->vars.find(name) || (s->locals && std::find(s->locals->begin(), s->locals->end(), name) != s->locals->end())) {
+        s->vars.set(name, v);
+        return;
+      }
     }
   }
   env->vars.set(name, v);
@@ -57,7 +61,8 @@ void In::Impl::assign(const Expr* t, const Value& v, Env* env) {
       return;
     }
     case ExprKind::Starred: assign(t->kids[0], v, env); return;
-    case ExprKind::Tuple: case ExprKind::List: {
+    case ExprKind::Tuple:
+    case ExprKind::List: {
       if (v.is_unknown()) {
         for (const Expr* k : t->kids) assign(k, v, env);
         return;
@@ -68,12 +73,17 @@ void In::Impl::assign(const Expr* t, const Value& v, Env* env) {
         if (t->kids[i]->kind == ExprKind::Starred) star = i;
       std::size_t n = t->kids.size();
       if (star == n) {
-        if (items.size() < n) in.raise("ValueError", "not enough values to unpack (expected " + std::to_string(n) + ", got " + std::to_string(items.size()) + ")", t);
+        if (items.size() < n)
+          in.raise("ValueError",
+                   "not enough values to unpack (expected " + std::to_string(n) + ", got " + std::to_string(items.size()) + ")", t);
         if (items.size() > n) in.raise("ValueError", "too many values to unpack (expected " + std::to_string(n) + ")", t);
         for (std::size_t i = 0; i < n; ++i) assign(t->kids[i], items[i], env);
         return;
       }
-      if (items.size() + 1 < n) in.raise("ValueError", "not enough values to unpack (expected at least " + std::to_string(n - 1) + ", got " + std::to_string(items.size()) + ")", t);
+      if (items.size() + 1 < n)
+        in.raise("ValueError",
+                 "not enough values to unpack (expected at least " + std::to_string(n - 1) + ", got " + std::to_string(items.size()) + ")",
+                 t);
       std::size_t tail = n - star - 1;
       for (std::size_t i = 0; i < star; ++i) assign(t->kids[i], items[i], env);
       auto b = items.begin() + static_cast<std::ptrdiff_t>(star), e = items.end() - static_cast<std::ptrdiff_t>(tail);
@@ -101,7 +111,11 @@ Flow In::Impl::exec(const Stmt* s, Env* env) {
   const Stmt* before = f->stmt;
   f->stmt = s;
   if (!recording()) {
-    struct Back { ActiveFrame* f; const Stmt* s; ~Back() { f->stmt = s; } } back{f, before};
+    struct Back {
+      ActiveFrame* f;
+      const Stmt* s;
+      ~Back() { f->stmt = s; }
+    } back{f, before};
     return exec_plain(s, env);
   }
   model::StepId id = static_cast<model::StepId>(in.trace.steps.size());
@@ -109,7 +123,10 @@ Flow In::Impl::exec(const Stmt* s, Env* env) {
   in.trace.steps.push_back({id, f->id, s, f->iters, in.tick(), 0, -1});
   f->step = id;
   struct End {
-    In& in; ActiveFrame* f; const Stmt* before; model::StepId id, outer;
+    In& in;
+    ActiveFrame* f;
+    const Stmt* before;
+    model::StepId id, outer;
     ~End() {
       auto& st = in.trace.steps[static_cast<std::size_t>(id)];
       st.end = in.tick();
@@ -137,23 +154,34 @@ Flow In::Impl::exec_plain(const Stmt* s, Env* env) {
     case StmtKind::AugAssign: {
       const Expr* t = s->targets[0];
       Value o, k, old;
-      if (t->kind == ExprKind::Attribute) { o = eval(t->kids[0], env); old = in.getattr(o, t->text, t); }
-      else if (t->kind == ExprKind::Subscript) { o = eval(t->kids[0], env); k = eval(t->kids[1], env); old = in.getitem(o, k, t, t->kids[0], t->kids[1]); }
-      else old = eval(t, env);
+      if (t->kind == ExprKind::Attribute) {
+        o = eval(t->kids[0], env);
+        old = in.getattr(o, t->text, t);
+      } else if (t->kind == ExprKind::Subscript) {
+        o = eval(t->kids[0], env);
+        k = eval(t->kids[1], env);
+        old = in.getitem(o, k, t, t->kids[0], t->kids[1]);
+      } else old = eval(t, env);
       Value rhs = eval(s->value, env);
       std::string op = !s->op.empty() && s->op.back() == '=' ? s->op.substr(0, s->op.size() - 1) : s->op;
       // The statement has no expression of its own: the right-hand side stands for the site.
       Value v = in.binary(op, old, rhs, s->value, t, s->value, true);
-      if (t->kind == ExprKind::Attribute) { Restore<const Expr*> r(in.assigning_, s->value); in.setattr(o, t->text, v, t); }
-      else if (t->kind == ExprKind::Subscript) in.setitem(o, k, v, t);
+      if (t->kind == ExprKind::Attribute) {
+        Restore<const Expr*> r(in.assigning_, s->value);
+        in.setattr(o, t->text, v, t);
+      } else if (t->kind == ExprKind::Subscript) in.setitem(o, k, v, t);
       else assign(t, v, env);
       return Flow::Next;
     }
     case StmtKind::AnnAssign: {
       if (env->is_class && s->targets[0]->kind == ExprKind::Name) {
         Value ann = env->vars.get("__annotations__");
-        if (!ann.set()) { ann = in.dict(); env->vars.set("__annotations__", ann); }
-        ann.as<DictObj>()->set(in, in.str(s->targets[0]->text), in.str(s->annotation ? std::string(in.sources.text(s->annotation->range)) : ""));
+        if (!ann.set()) {
+          ann = in.dict();
+          env->vars.set("__annotations__", ann);
+        }
+        ann.as<DictObj>()->set(in, in.str(s->targets[0]->text),
+                               in.str(s->annotation ? std::string(in.sources.text(s->annotation->range)) : ""));
       }
       if (s->value) {
         Value v = eval(s->value, env);
@@ -162,9 +190,7 @@ Flow In::Impl::exec_plain(const Stmt* s, Env* env) {
       }
       return Flow::Next;
     }
-    case StmtKind::Return:
-      ret = s->value ? eval(s->value, env) : Value::none();
-      return Flow::Return;
+    case StmtKind::Return: ret = s->value ? eval(s->value, env) : Value::none(); return Flow::Return;
     case StmtKind::If: return exec_if(s, env);
     case StmtKind::For: return exec_for(s, env);
     case StmtKind::While: return exec_while(s, env);
@@ -197,7 +223,8 @@ Flow In::Impl::exec_plain(const Stmt* s, Env* env) {
       store(s->class_def->name, v, env);
       return Flow::Next;
     }
-    case StmtKind::Import: case StmtKind::ImportFrom: exec_import(s, env); return Flow::Next;
+    case StmtKind::Import:
+    case StmtKind::ImportFrom: exec_import(s, env); return Flow::Next;
     case StmtKind::Match: return exec_match(s, env);
     case StmtKind::TypeAlias: return Flow::Next;
     case StmtKind::Opaque: in.note_incomplete(s->range, "statement that is not understood (" + s->text + ")"); return Flow::Next;
@@ -219,28 +246,56 @@ Flow In::Impl::exec_if(const Stmt* s, Env* env) {
 /// Both branches run, one after the other from the same variables; what differs afterwards is unknown. Objects that the
 /// branches change stay changed, so the place is noted as incomplete. A branch that raises is taken as the one not taken.
 Flow In::Impl::branch_unknown(const Stmt* s, const Value& cond, Env* env) {
-  std::string why = "depends on a condition that is not known: " + (cond.is_unknown() ? cond.as<UnknownObj>()->why : std::string("truth of ") + in.type_of(cond)->name);
+  std::string why = "depends on a condition that is not known: " +
+      (cond.is_unknown() ? cond.as<UnknownObj>()->why : std::string("truth of ") + in.type_of(cond)->name);
   in.note_incomplete(s->value->range, why);
   NameMap start = env->vars;
   Value ret1, ret2;
   Flow f1 = Flow::Next, f2 = Flow::Next;
   bool raised1 = false, raised2 = false;
   std::optional<PyError> err;
-  try { f1 = exec_block(s->body, env); ret1 = ret; } catch (PyError& e) { raised1 = true; err = e; }
+  try {
+    f1 = exec_block(s->body, env);
+    ret1 = ret;
+  } catch (PyError& e) {
+    raised1 = true;
+    err = e;
+  }
   NameMap vars1 = env->vars;
   env->vars = start;
-  try { f2 = exec_block(s->orelse, env); ret2 = ret; } catch (PyError& e) { raised2 = true; if (!err) err = e; }
+  try {
+    f2 = exec_block(s->orelse, env);
+    ret2 = ret;
+  } catch (PyError& e) {
+    raised2 = true;
+    if (!err) err = e;
+  }
   if (raised1 && raised2) throw PyError(*err);
-  if (raised1) { ret = ret2; return f2; }
-  if (raised2) { env->vars = vars1; ret = ret1; return f1; }
+  if (raised1) {
+    ret = ret2;
+    return f2;
+  }
+  if (raised2) {
+    env->vars = vars1;
+    ret = ret1;
+    return f1;
+  }
   auto join = [&](const Value& a, const Value& b) {
-    if (a.set() && b.set() && (in.identical(a, b) || (a.kind() == b.kind() && !a.is(Kind::Tensor) && !a.is(Kind::Instance) && in.equal(a, b)))) return a;
+    if (a.set() && b.set() &&
+        (in.identical(a, b) || (a.kind() == b.kind() && !a.is(Kind::Tensor) && !a.is(Kind::Instance) && in.equal(a, b))))
+      return a;
     return in.unknown(why, s->value->range);
   };
-  if (f1 == Flow::Return && f2 == Flow::Return) { ret = join(ret1, ret2); return Flow::Return; }
+  if (f1 == Flow::Return && f2 == Flow::Return) {
+    ret = join(ret1, ret2);
+    return Flow::Return;
+  }
   // One side leaves (return, break, continue): what follows runs as if it had not.
   if (f1 != Flow::Next && f2 == Flow::Next) return Flow::Next;
-  if (f2 != Flow::Next && f1 == Flow::Next) { env->vars = vars1; return Flow::Next; }
+  if (f2 != Flow::Next && f1 == Flow::Next) {
+    env->vars = vars1;
+    return Flow::Next;
+  }
   for (const auto& i : vars1) {
     Value b = env->vars.get(i.name);
     env->vars.set(i.name, join(i.value, b));
@@ -297,7 +352,15 @@ Flow In::Impl::exec_for(const Stmt* s, Env* env) {
   ActiveFrame* f = frame();
   std::size_t depth = f ? f->iters.size() : 0;
   if (f) f->iters.push_back({s, 0, 0});
-  struct Pop { ActiveFrame* f; std::size_t n; void now() { if (f) f->iters.resize(n); f = nullptr; } ~Pop() { now(); } } pop{f, depth};
+  struct Pop {
+    ActiveFrame* f;
+    std::size_t n;
+    void now() {
+      if (f) f->iters.resize(n);
+      f = nullptr;
+    }
+    ~Pop() { now(); }
+  } pop{f, depth};
   int i = 0;
   Flow result = Flow::Next;
   bool broke = false;
@@ -307,8 +370,14 @@ Flow In::Impl::exec_for(const Stmt* s, Env* env) {
     ++i;
     assign(s->targets[0], v, env);
     Flow r = exec_block(s->body, env);
-    if (r == Flow::Break) { broke = true; return false; }
-    if (r == Flow::Return) { result = r; return false; }
+    if (r == Flow::Break) {
+      broke = true;
+      return false;
+    }
+    if (r == Flow::Return) {
+      result = r;
+      return false;
+    }
     return true;
   });
   pop.now();
@@ -320,7 +389,15 @@ Flow In::Impl::exec_while(const Stmt* s, Env* env) {
   ActiveFrame* f = frame();
   std::size_t depth = f ? f->iters.size() : 0;
   if (f) f->iters.push_back({s, 0, 0});
-  struct Pop { ActiveFrame* f; std::size_t n; void now() { if (f) f->iters.resize(n); f = nullptr; } ~Pop() { now(); } } pop{f, depth};
+  struct Pop {
+    ActiveFrame* f;
+    std::size_t n;
+    void now() {
+      if (f) f->iters.resize(n);
+      f = nullptr;
+    }
+    ~Pop() { now(); }
+  } pop{f, depth};
   for (int i = 0;; ++i) {
     tick_step(s->value);
     if (f) f->iters[depth].index = i;
@@ -355,7 +432,8 @@ Flow In::Impl::exec_with(const Stmt* s, std::size_t n, Env* env) {
     return exec_with(s, n + 1, env);
   }
   Value enter = in.getattr_or(cm, "__enter__"), exit = in.getattr_or(cm, "__exit__");
-  if (!enter.set() || !exit.set()) in.raise("TypeError", "'" + in.type_of(cm)->name + "' object does not support the context manager protocol", item.value);
+  if (!enter.set() || !exit.set())
+    in.raise("TypeError", "'" + in.type_of(cm)->name + "' object does not support the context manager protocol", item.value);
   Value v = in.call(enter, {}, item.value);
   std::optional<PyError> err;
   Flow f = Flow::Next;
@@ -390,7 +468,8 @@ namespace {
 bool names_import_error(const Expr* t) {
   if (!t) return true;
   if (t->kind == ExprKind::Name || t->kind == ExprKind::Attribute)
-    return t->text == "ImportError" || t->text == "ModuleNotFoundError" || t->text == "Exception" || t->text == "BaseException" || t->text == "AttributeError";
+    return t->text == "ImportError" || t->text == "ModuleNotFoundError" || t->text == "Exception" || t->text == "BaseException" ||
+        t->text == "AttributeError";
   if (t->kind == ExprKind::Tuple) return std::any_of(t->kids.begin(), t->kids.end(), [](const Expr* k) { return names_import_error(k); });
   return true;
 }
@@ -410,14 +489,21 @@ Flow In::Impl::exec_try(const Stmt* s, Env* env) {
   if (frame()) frame()->iters.resize(std::min(iters, frame()->iters.size()));
   if (!err && f == Flow::Next && !s->orelse.empty()) {
     in_body = false;
-    try { f = exec_block(s->orelse, env); } catch (PyError& e) { err = e; }
+    try {
+      f = exec_block(s->orelse, env);
+    } catch (PyError& e) { err = e; }
   }
   if (err && in_body) {
     for (const auto& h : s->handlers) {
       bool match = !h.type;
       if (h.type) {
         Value type;
-        try { type = eval(h.type, env); } catch (PyError& e) { err = e; break; }
+        try {
+          type = eval(h.type, env);
+        } catch (PyError& e) {
+          err = e;
+          break;
+        }
         match = matches_exception(*err, type);
       }
       if (!match) continue;
@@ -427,7 +513,9 @@ Flow In::Impl::exec_try(const Stmt* s, Env* env) {
       Value outer = fr ? fr->handling : Value();
       if (fr) fr->handling = caught.exception;
       if (!h.name.empty()) store(h.name, caught.exception, env);
-      try { f = exec_block(h.body, env); } catch (PyError& e) { err = e; }
+      try {
+        f = exec_block(h.body, env);
+      } catch (PyError& e) { err = e; }
       if (fr) fr->handling = outer;
       break;
     }
@@ -476,11 +564,13 @@ bool In::Impl::match_pattern(const Expr* p, const Value& v, Env* env) {
       if (p->text != "_") store(p->text, v, env);
       return true;
     case ExprKind::None: return v.is_none();
-    case ExprKind::True: case ExprKind::False: return v.is(Kind::Bool) && v.as_bool() == (p->kind == ExprKind::True);
+    case ExprKind::True:
+    case ExprKind::False: return v.is(Kind::Bool) && v.as_bool() == (p->kind == ExprKind::True);
     case ExprKind::Binary:  // alternatives: a | b
       if (p->text == "|") return match_pattern(p->kids[0], v, env) || match_pattern(p->kids[1], v, env);
       return in.equal(eval(p, env), v);
-    case ExprKind::Tuple: case ExprKind::List: {
+    case ExprKind::Tuple:
+    case ExprKind::List: {
       if (!v.is(Kind::Tuple) && !v.is(Kind::List)) return false;
       const auto& items = v.as<SeqObj>()->items;
       std::size_t star = p->kids.size();

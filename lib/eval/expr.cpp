@@ -19,7 +19,8 @@ Value In::Impl::lookup_name(const std::string& name, Env* env, const Expr* where
     }
     if (s->locals && std::find(s->locals->begin(), s->locals->end(), name) != s->locals->end() &&
         std::find(s->nonlocals.begin(), s->nonlocals.end(), name) == s->nonlocals.end()) {
-      if (first) in.raise("UnboundLocalError", "cannot access local variable '" + name + "' where it is not associated with a value", where);
+      if (first)
+        in.raise("UnboundLocalError", "cannot access local variable '" + name + "' where it is not associated with a value", where);
       in.raise("NameError", "cannot access free variable '" + name + "' where it is not associated with a value in enclosing scope", where);
     }
   }
@@ -32,7 +33,10 @@ Value In::Impl::lookup_name(const std::string& name, Env* env, const Expr* where
     return v;
   }
   if (const Value* b = builtins.find(name)) return *b;
-  if (top && m->demand) { v = global(m, name); if (v.set()) return v; }
+  if (top && m->demand) {
+    v = global(m, name);
+    if (v.set()) return v;
+  }
   in.raise("NameError", "name '" + name + "' is not defined", where);
 }
 
@@ -89,7 +93,9 @@ Value In::Impl::eval(const Expr* e, Env* env) {
     case ExprKind::BoolOp: return eval_boolop(e, env);
     case ExprKind::Compare: return eval_compare(e, env);
     case ExprKind::Conditional: return eval_conditional(e, env);
-    case ExprKind::Tuple: case ExprKind::List: case ExprKind::Set: {
+    case ExprKind::Tuple:
+    case ExprKind::List:
+    case ExprKind::Set: {
       std::vector<Value> items;
       items.reserve(e->kids.size());
       for (const Expr* k : e->kids) {
@@ -125,18 +131,25 @@ Value In::Impl::eval(const Expr* e, Env* env) {
         }
         Value k = eval(e->kids[i], env);
         v = eval(e->kids[i + 1], env);
-        if (k.is_unknown()) { in.note_incomplete(e->kids[i]->range, "unknown key of a dict: " + k.as<UnknownObj>()->why); continue; }
+        if (k.is_unknown()) {
+          in.note_incomplete(e->kids[i]->range, "unknown key of a dict: " + k.as<UnknownObj>()->why);
+          continue;
+        }
         d->set(in, k, v);
       }
       return d;
     }
     case ExprKind::Lambda: return make_function(e->function, env);
-    case ExprKind::ListComp: case ExprKind::SetComp: case ExprKind::DictComp: case ExprKind::GeneratorExp: return eval_comprehension(e, env);
+    case ExprKind::ListComp:
+    case ExprKind::SetComp:
+    case ExprKind::DictComp:
+    case ExprKind::GeneratorExp: return eval_comprehension(e, env);
     case ExprKind::Starred: in.raise("SyntaxError", "can't use starred expression here", e);
     case ExprKind::Walrus: {
       Value v = eval(e->kids[1], env);
       Env* s = env;
-      while (s->parent && !s->locals && s->parent != &s->globals->env && s != &s->globals->env && !s->is_class) s = s->parent;  // comprehension scopes pass it outwards
+      while (s->parent && !s->locals && s->parent != &s->globals->env && s != &s->globals->env && !s->is_class)
+        s = s->parent;  // comprehension scopes pass it outwards
       store(e->kids[0]->text, v, s);
       return v;
     }
@@ -151,7 +164,8 @@ Value In::Impl::eval(const Expr* e, Env* env) {
         tick_step(e);
         yield_value(v);
       }
-      if (auto* g = it.is(Kind::Iterator) ? dynamic_cast<GeneratorObj*>(it.obj()) : nullptr) return g->result.set() ? g->result : Value::none();
+      if (auto* g = it.is(Kind::Iterator) ? dynamic_cast<GeneratorObj*>(it.obj()) : nullptr)
+        return g->result.set() ? g->result : Value::none();
       return Value::none();
     }
     case ExprKind::Opaque: return in.unknown("syntax that is not understood (" + e->text + ")", e);
@@ -218,8 +232,12 @@ Value In::Impl::eval_conditional(const Expr* e, Env* env) {
   std::string why = c.is_unknown() ? c.as<UnknownObj>()->why : "truth of an unknown value";
   std::optional<Value> a, b;
   std::optional<PyError> err;
-  try { a = eval(e->kids[0], env); } catch (PyError& x) { err = x; }
-  try { b = eval(e->kids[2], env); } catch (PyError& x) { err = x; }
+  try {
+    a = eval(e->kids[0], env);
+  } catch (PyError& x) { err = x; }
+  try {
+    b = eval(e->kids[2], env);
+  } catch (PyError& x) { err = x; }
   if (!a && !b) throw PyError(*err);
   if (!a) return *b;
   if (!b) return *a;
@@ -231,14 +249,24 @@ Value In::Impl::eval_conditional(const Expr* e, Env* env) {
 Value In::Impl::eval_fstring(const Expr* e, Env* env) {
   std::string out;
   for (const Expr* k : e->kids) {
-    if (k->kind != ExprKind::FormattedValue) { out += k->text; continue; }
+    if (k->kind != ExprKind::FormattedValue) {
+      out += k->text;
+      continue;
+    }
     Value v = eval(k->kids[0], env);
     if (v.is_unknown()) return v;
     if (v.is_number() && v.sym()) in.guard("text", v, Value::none(), true, k->range);
     std::string spec = k->text, conv;
     // "=": self-documenting
-    if (!spec.empty() && spec[0] == '=') { out += std::string(in.sources.text(k->kids[0]->range)) + "="; spec.erase(0, 1); if (spec.empty()) spec = "!r"; }
-    if (spec.size() >= 2 && spec[0] == '!') { conv = spec.substr(1, 1); spec.erase(0, 2); }
+    if (!spec.empty() && spec[0] == '=') {
+      out += std::string(in.sources.text(k->kids[0]->range)) + "=";
+      spec.erase(0, 1);
+      if (spec.empty()) spec = "!r";
+    }
+    if (spec.size() >= 2 && spec[0] == '!') {
+      conv = spec.substr(1, 1);
+      spec.erase(0, 2);
+    }
     if (!spec.empty() && spec[0] == ':') spec.erase(0, 1);
     // nested fields of the spec, "{width}": the front end hands them over as further kids
     std::size_t next = 1;
@@ -264,14 +292,26 @@ Value In::Impl::eval_fstring(const Expr* e, Env* env) {
 // ---- comprehensions ---------------------------------------------------------------------------------------------------
 
 void In::Impl::comprehend(const Expr* e, std::size_t clause, Env* scope, const std::function<void(Env*)>& body) {
-  if (clause == e->clauses.size()) { body(scope); return; }
+  if (clause == e->clauses.size()) {
+    body(scope);
+    return;
+  }
   const program::Clause& c = e->clauses[clause];
   Value it = eval(c.iterable, clause == 0 ? scope->parent : scope);
-  if (it.is_unknown()) { in.note_incomplete(c.iterable->range, "loop over an unknown value: " + it.as<UnknownObj>()->why); throw Value(it); }
+  if (it.is_unknown()) {
+    in.note_incomplete(c.iterable->range, "loop over an unknown value: " + it.as<UnknownObj>()->why);
+    throw Value(it);
+  }
   ActiveFrame* f = frame();
   std::size_t depth = f ? f->iters.size() : 0;
   if (f) f->iters.push_back({e, 0, static_cast<int>(clause)});
-  struct Pop { ActiveFrame* f; std::size_t n; ~Pop() { if (f) f->iters.resize(n); } } pop{f, depth};
+  struct Pop {
+    ActiveFrame* f;
+    std::size_t n;
+    ~Pop() {
+      if (f) f->iters.resize(n);
+    }
+  } pop{f, depth};
   int i = 0;
   for_each(in, it, c.iterable, [&](const Value& v) {
     tick_step(e);
@@ -302,13 +342,16 @@ struct GenExp : IteratorObj {
   Env* scope;
   ActiveFrame frame;
   bool has_frame = false;
-  Value first;                       // the outermost iterable is evaluated at once
+  Value first;  // the outermost iterable is evaluated at once
   std::vector<Value> its;
   bool done = false;
 
   Value step(In& in) {
     auto* impl = in.impl();
-    if (its.empty()) { its.push_back(in.iter(first, e)); frame.iters.push_back({e, -1, 0}); }
+    if (its.empty()) {
+      its.push_back(in.iter(first, e));
+      frame.iters.push_back({e, -1, 0});
+    }
     while (true) {
       std::size_t level = its.size() - 1;
       impl->tick_step(e);
@@ -316,7 +359,10 @@ struct GenExp : IteratorObj {
       if (!v.set()) {
         its.pop_back();
         frame.iters.pop_back();
-        if (its.empty()) { done = true; return {}; }
+        if (its.empty()) {
+          done = true;
+          return {};
+        }
         continue;
       }
       frame.iters.back().index++;
@@ -325,12 +371,18 @@ struct GenExp : IteratorObj {
       bool pass = true;
       for (const Expr* cond : c.conditions) {
         Value t = impl->eval(cond, scope);
-        if (!in.truthy(t, cond)) { pass = false; break; }
+        if (!in.truthy(t, cond)) {
+          pass = false;
+          break;
+        }
       }
       if (!pass) continue;
       if (level + 1 == e->clauses.size()) return impl->eval(e->kids[0], scope);
       Value inner = impl->eval(e->clauses[level + 1].iterable, scope);
-      if (inner.is_unknown()) { in.note_incomplete(e->range, "loop over an unknown value"); continue; }
+      if (inner.is_unknown()) {
+        in.note_incomplete(e->range, "loop over an unknown value");
+        continue;
+      }
       its.push_back(in.iter(inner, e));
       frame.iters.push_back({e, -1, static_cast<int>(level + 1)});
     }
@@ -355,7 +407,10 @@ Value In::Impl::eval_comprehension(const Expr* e, Env* env) {
     g->e = e;
     g->scope = scope;
     g->first = first;
-    if (ActiveFrame* f = frame()) { g->frame = *f; g->has_frame = true; }
+    if (ActiveFrame* f = frame()) {
+      g->frame = *f;
+      g->has_frame = true;
+    }
     return g;
   }
   try {
@@ -375,9 +430,7 @@ Value In::Impl::eval_comprehension(const Expr* e, Env* env) {
     std::vector<Value> items;
     comprehend(e, 0, scope, [&](Env* s) { items.push_back(eval(e->kids[0], s)); });
     return in.list(std::move(items));
-  } catch (const Value& unknown) {
-    return unknown;
-  }
+  } catch (const Value& unknown) { return unknown; }
 }
 
 // ---- calls and functions ----------------------------------------------------------------------------------------------
@@ -386,11 +439,19 @@ void In::Impl::collect_args(const Expr* call, Env* env, CallInfo& info) {
   for (const auto& a : call->args) {
     if (a.star) {
       Value v = eval(a.value, env);
-      if (v.is_unknown()) { in.note_incomplete(a.range, "unknown *arguments: " + v.as<UnknownObj>()->why); info.partial = true; continue; }
+      if (v.is_unknown()) {
+        in.note_incomplete(a.range, "unknown *arguments: " + v.as<UnknownObj>()->why);
+        info.partial = true;
+        continue;
+      }
       for (auto& x : in.to_vector(v, a.value)) info.add(x, nullptr);
     } else if (a.double_star) {
       Value v = eval(a.value, env);
-      if (v.is_unknown()) { in.note_incomplete(a.range, "unknown **arguments: " + v.as<UnknownObj>()->why); info.partial = true; continue; }
+      if (v.is_unknown()) {
+        in.note_incomplete(a.range, "unknown **arguments: " + v.as<UnknownObj>()->why);
+        info.partial = true;
+        continue;
+      }
       auto put = [&](const Value& k, const Value& x) {
         if (!k.is(Kind::Str)) in.raise("TypeError", "keywords must be strings", call);
         if (info.keyword(k.str())) in.raise("TypeError", "got multiple values for keyword argument '" + k.str() + "'", call);
@@ -457,7 +518,9 @@ Value In::Impl::decorate(const std::vector<Expr*>& decorators, Value v, Env* env
     const Expr* callee = d->kind == ExprKind::Call ? d->kids[0] : d;
     if (callee->text.find("docstring") != std::string::npos) continue;
     Value f;
-    try { f = eval(d, env); } catch (PyError& e) { f = in.unknown("decorator failed: " + in.describe(e), d); }
+    try {
+      f = eval(d, env);
+    } catch (PyError& e) { f = in.unknown("decorator failed: " + in.describe(e), d); }
     if (f.is_unknown()) {
       in.note_incomplete(d->range, "decorator is not followed: " + f.as<UnknownObj>()->why);
       continue;
@@ -472,14 +535,18 @@ Value In::Impl::decorate(const std::vector<Expr*>& decorators, Value v, Env* env
     };
     const std::size_t before = attributes(v);
     // A decorator that fails here (it reads source text, the file system, …) is left out and named, not taken for the program's error.
-    try { r = in.call(f, info); } catch (PyError& e) { r = in.unknown("it failed: " + in.describe(e), d); }
+    try {
+      r = in.call(f, info);
+    } catch (PyError& e) { r = in.unknown("it failed: " + in.describe(e), d); }
     if (r.is_unknown()) {
       in.note_incomplete(d->range, "decorator is not followed: " + r.as<UnknownObj>()->why);
       continue;
     }
     // torch.no_grad() and its like may run once for each part of what they decorate.
     auto ours = [](const Value& x) { return x.is(Kind::Function) && x.as<FunctionObj>()->module->builtin; };
-    const bool own = f.is(Kind::Function) ? !ours(f) : f.is(Kind::BoundMethod) ? !ours(f.as<BoundMethodObj>()->function) : f.is(Kind::Instance) && !f.obj()->cls->builtin;
+    const bool own = f.is(Kind::Function) ? !ours(f)
+        : f.is(Kind::BoundMethod)         ? !ours(f.as<BoundMethodObj>()->function)
+                                          : f.is(Kind::Instance) && !f.obj()->cls->builtin;
     if (own && in.identical(r, v) && attributes(v) == before) in.trace.entering.insert(d);
     else if (own && !in.identical(r, v)) in.trace.wrapping.insert(d);
     v = r;

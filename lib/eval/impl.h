@@ -30,7 +30,7 @@ struct ModuleObj::Demand {
   struct Unit {
     const program::Stmt* stmt = nullptr;
     enum State : std::uint8_t { Waiting, Running, Done, Failed } state = Waiting;
-    bool type_checking = false;   ///< import under `if TYPE_CHECKING:`: only when nothing else defines the name
+    bool type_checking = false;  ///< import under `if TYPE_CHECKING:`: only when nothing else defines the name
   };
   std::vector<Unit> units;
   std::unordered_map<std::string, std::vector<std::size_t>> by_name;
@@ -44,9 +44,9 @@ struct ModuleObj::Demand {
 struct GeneratorObj : IteratorObj {
   std::unique_ptr<Coroutine> co;
   ActiveFrame frame;
-  Value out, sent;                   ///< exchanged at yield
-  std::optional<PyError> thrown;     ///< gen.throw(): raised at the yield
-  Value result;                      ///< return value: StopIteration.value
+  Value out, sent;                ///< exchanged at yield
+  std::optional<PyError> thrown;  ///< gen.throw(): raised at the yield
+  Value result;                   ///< return value: StopIteration.value
   std::optional<Abort> aborted;
   bool running = false;
   Value next(Interpreter&) override;
@@ -59,29 +59,38 @@ struct Interpreter::Impl {
   std::deque<Env> envs;
   NameMap builtins;
   std::unordered_map<std::string, ClassObj*> types;
-  ClassObj *object_ = nullptr, *type_ = nullptr, *int_ = nullptr, *float_ = nullptr, *bool_ = nullptr, *complex_ = nullptr, *str_ = nullptr, *bytes_ = nullptr,
-           *tuple_ = nullptr, *list_ = nullptr, *dict_ = nullptr, *set_ = nullptr, *frozenset_ = nullptr, *slice_ = nullptr, *range_ = nullptr,
-           *function_ = nullptr, *method_ = nullptr, *native_ = nullptr, *module_ = nullptr, *property_ = nullptr, *staticmethod_ = nullptr, *classmethod_ = nullptr, *super_ = nullptr,
-           *iterator_ = nullptr, *none_ = nullptr, *notimpl_ = nullptr, *ellipsis_ = nullptr, *unknown_ = nullptr;
+  ClassObj *object_ = nullptr, *type_ = nullptr, *int_ = nullptr, *float_ = nullptr, *bool_ = nullptr, *complex_ = nullptr, *str_ = nullptr,
+           *bytes_ = nullptr, *tuple_ = nullptr, *list_ = nullptr, *dict_ = nullptr, *set_ = nullptr, *frozenset_ = nullptr,
+           *slice_ = nullptr, *range_ = nullptr, *function_ = nullptr, *method_ = nullptr, *native_ = nullptr, *module_ = nullptr,
+           *property_ = nullptr, *staticmethod_ = nullptr, *classmethod_ = nullptr, *super_ = nullptr, *iterator_ = nullptr,
+           *none_ = nullptr, *notimpl_ = nullptr, *ellipsis_ = nullptr, *unknown_ = nullptr;
   std::map<std::string, ModuleObj*, std::less<>> loaded;
   std::set<std::string> missing_modules;
   std::int64_t steps = 0;
-  Value ret;                                  ///< value of the return statement under way
+  Value ret;  ///< value of the return statement under way
   const char* stack_limit = nullptr;
   bool making_error = false;
-  bool import_guard = false;                  ///< inside `try:` whose handlers catch ImportError
-  std::vector<GeneratorObj*> generators;      ///< running ones, innermost last
-  struct Changed { model::Clock at = 0; Range where; std::size_t contents = 0; model::Clock seen = 0; Range seen_where; std::size_t state = static_cast<std::size_t>(-1), next = static_cast<std::size_t>(-1); Value held; };
-  std::map<std::pair<const Obj*, std::string>, Changed> changed;   ///< attributes of objects made while the model was built, once it runs
-  std::map<std::pair<const Obj*, std::string>, model::Clock> first_read;   ///< when it first asked for them
+  bool import_guard = false;              ///< inside `try:` whose handlers catch ImportError
+  std::vector<GeneratorObj*> generators;  ///< running ones, innermost last
+  struct Changed {
+    model::Clock at = 0;
+    Range where;
+    std::size_t contents = 0;
+    model::Clock seen = 0;
+    Range seen_where;
+    std::size_t state = static_cast<std::size_t>(-1), next = static_cast<std::size_t>(-1);
+    Value held;
+  };
+  std::map<std::pair<const Obj*, std::string>, Changed> changed;  ///< attributes of objects made while the model was built, once it runs
+  std::map<std::pair<const Obj*, std::string>, model::Clock> first_read;  ///< when it first asked for them
   std::set<std::pair<std::uint64_t, std::string>> noted;
   std::deque<ActiveFrame> module_frames;
   std::unordered_map<const Stmt*, std::vector<std::string>> may_change;  ///< variables whose contents a statement may change
   std::unordered_map<const Obj*, std::size_t> contents;                  ///< what containers were last seen to hold
-  std::unordered_map<const Env*, ClassObj*> class_of_scope;  ///< class body scopes: what super() without arguments starts from
+  std::unordered_map<const Env*, ClassObj*> class_of_scope;              ///< class body scopes: what super() without arguments starts from
   DictObj* sys_modules = nullptr;
-  std::set<std::pair<std::string, std::size_t>> effects_tried;   ///< key, number of modules loaded then
-  std::unordered_map<ModuleObj*, int> fails;                     ///< import_fails: 1 yes, 0 no (or being asked)
+  std::set<std::pair<std::string, std::size_t>> effects_tried;  ///< key, number of modules loaded then
+  std::unordered_map<ModuleObj*, int> fails;                    ///< import_fails: 1 yes, 0 no (or being asked)
 
   // exec.cpp
   Flow exec_block(const std::vector<Stmt*>& body, Env* env);
@@ -133,13 +142,14 @@ struct Interpreter::Impl {
 
   // class.cpp
   Value define_class(const Stmt* s, Env* env);
-  ClassObj* create_class(const std::string& name, std::vector<Value> bases, NameMap dict, ClassObj* meta, std::vector<Keyword> keywords, const program::ClassDef* def, ModuleObj* globals);
+  ClassObj* create_class(const std::string& name, std::vector<Value> bases, NameMap dict, ClassObj* meta, std::vector<Keyword> keywords,
+                         const program::ClassDef* def, ModuleObj* globals);
   bool linearize(ClassObj* c);
   void make_types();
 
   // attr.cpp
   Value bind(const Value& attr, const Value& self, ClassObj* cls, const Expr* site = nullptr);
-  Value find_attr(const Value& v, std::string_view name, const Expr* site, bool hooks);   ///< Unset when absent
+  Value find_attr(const Value& v, std::string_view name, const Expr* site, bool hooks);  ///< Unset when absent
   Value special_attr(const Value& v, std::string_view name);
 
   // modules.cpp
@@ -147,7 +157,7 @@ struct Interpreter::Impl {
   void index_module(ModuleObj* m);
   void index_statement(ModuleObj* m, const Stmt* s, bool type_checking);
   void run_unit(ModuleObj* m, std::size_t unit);
-  Value global(ModuleObj* m, std::string_view name, std::ptrdiff_t before = -1);   ///< own names and stars, no __getattr__
+  Value global(ModuleObj* m, std::string_view name, std::ptrdiff_t before = -1);  ///< own names and stars, no __getattr__
   bool run_effects(const std::string& key);
   bool import_fails(ModuleObj* m);
   std::string resolve_relative(ModuleObj* m, int level, const std::string& module);
@@ -156,11 +166,19 @@ struct Interpreter::Impl {
   // where
   ActiveFrame* frame() const { return in.frame(); }
   void tick_step(const Expr* where);
-  bool recording() const { auto* f = in.frame(); return f && f->id >= 0 && !f->builtin; }
+  bool recording() const {
+    auto* f = in.frame();
+    return f && f->id >= 0 && !f->builtin;
+  }
   void check_stack(const Expr* where);
   void var_write(const std::string& name, const Value& v);
   void contents_written(const Stmt* s, Env* env);
-  Env* new_env(Env* parent, ModuleObj* globals) { envs.emplace_back(); envs.back().parent = parent; envs.back().globals = globals; return &envs.back(); }
+  Env* new_env(Env* parent, ModuleObj* globals) {
+    envs.emplace_back();
+    envs.back().parent = parent;
+    envs.back().globals = globals;
+    return &envs.back();
+  }
 
   Value number_binary(std::string_view op, const Value& a, const Value& b);
   Value dunder_binary(std::string_view op, const Value& a, const Value& b, bool inplace);
@@ -178,10 +196,14 @@ struct FrameScope {
   FrameScope(const FrameScope&) = delete;
 };
 
-struct StackAccess { static std::vector<ActiveFrame*>& of(Interpreter& in); };
+struct StackAccess {
+  static std::vector<ActiveFrame*>& of(Interpreter& in);
+};
 
-template <class T> struct Restore {
-  T& ref; T old;
+template <class T>
+struct Restore {
+  T& ref;
+  T old;
   explicit Restore(T& r) : ref(r), old(r) {}
   Restore(T& r, T now) : ref(r), old(r) { r = now; }
   ~Restore() { ref = old; }
@@ -201,10 +223,10 @@ void register_containers(Interpreter&);
 void register_numbers(Interpreter&);
 void register_exceptions(Interpreter&);
 void register_math(Interpreter&);
-void register_functional(Interpreter&);   // functools, itertools, operator, copy, collections
-void register_system(Interpreter&);       // os, sys, warnings, logging, typing, …
+void register_functional(Interpreter&);  // functools, itertools, operator, copy, collections
+void register_system(Interpreter&);      // os, sys, warnings, logging, typing, …
 void register_regex(Interpreter&);
 void register_numpy(Interpreter&);
-void register_python_sources(Interpreter&);   // stdlib/*.py
+void register_python_sources(Interpreter&);  // stdlib/*.py
 
 }  // namespace shardwright::eval

@@ -16,7 +16,9 @@ bool overrides(const Value& m) {
   return true;
 }
 
-struct Bounds { std::int64_t start, stop, step; };
+struct Bounds {
+  std::int64_t start, stop, step;
+};
 
 Bounds slice_bounds(In& in, SliceObj* s, std::int64_t n) {
   std::int64_t step = s->step.is_none() ? 1 : in.to_int(s->step, "slice step");
@@ -84,9 +86,14 @@ Value In::getitem(const Value& v, const Value& key, const Expr* site, const Expr
   }
   if (key.is_unknown()) return key;
   switch (v.kind()) {
-    case Kind::Tuple: case Kind::List: case Kind::Str: case Kind::Bytes: case Kind::Range: {
+    case Kind::Tuple:
+    case Kind::List:
+    case Kind::Str:
+    case Kind::Bytes:
+    case Kind::Range: {
       bool text = v.is(Kind::Str) || v.is(Kind::Bytes);
-      std::int64_t n = v.is(Kind::Range) ? v.as<RangeObj>()->size() : static_cast<std::int64_t>(text ? v.str().size() : v.as<SeqObj>()->items.size());
+      std::int64_t n =
+          v.is(Kind::Range) ? v.as<RangeObj>()->size() : static_cast<std::int64_t>(text ? v.str().size() : v.as<SeqObj>()->items.size());
       if (key.is(Kind::Slice)) {
         auto* s = key.as<SliceObj>();
         if (slice_unknown(s)) return unknown("slice with unknown bounds", site);
@@ -133,7 +140,8 @@ Value In::getitem(const Value& v, const Value& key, const Expr* site, const Expr
       Value e = call(builtin_class("KeyError"), {key});
       raise_value(e, range_of(site));
     }
-    case Kind::Function: case Kind::Native: return v;
+    case Kind::Function:
+    case Kind::Native: return v;
     case Kind::Instance:
       if (v.as<InstanceObj>()->base.set()) return getitem(v.as<InstanceObj>()->base, key, site);
       break;
@@ -144,13 +152,22 @@ Value In::getitem(const Value& v, const Value& key, const Expr* site, const Expr
 }
 
 void In::setitem(const Value& v, const Value& key, const Value& x, const Expr* site) {
-  if (v.is(Kind::Tensor) && tensors) { tensors->setitem(*this, v, key, x, site); return; }
+  if (v.is(Kind::Tensor) && tensors) {
+    tensors->setitem(*this, v, key, x, site);
+    return;
+  }
   if (v.is_unknown()) return;
   if (v.is_object() && v.obj()->cls && !v.is(Kind::Class)) {
     Value m = v.obj()->cls->lookup("__setitem__");
-    if (overrides(m) || (m.set() && (v.is(Kind::Instance) || v.is(Kind::Host)))) { call(m, {v, key, x}, site); return; }
+    if (overrides(m) || (m.set() && (v.is(Kind::Instance) || v.is(Kind::Host)))) {
+      call(m, {v, key, x}, site);
+      return;
+    }
   }
-  if (key.is_unknown()) { note_incomplete(range_of(site), "item of unknown index assigned: " + key.as<UnknownObj>()->why); return; }
+  if (key.is_unknown()) {
+    note_incomplete(range_of(site), "item of unknown index assigned: " + key.as<UnknownObj>()->why);
+    return;
+  }
   if (v.is(Kind::Dict)) {
     if (v.obj() == impl_->sys_modules && x.is(Kind::Module) && key.is(Kind::Str)) impl_->loaded[key.str()] = x.as<ModuleObj>();
     v.as<DictObj>()->set(*this, key, x);
@@ -169,7 +186,8 @@ void In::setitem(const Value& v, const Value& key, const Value& x, const Expr* s
         items.insert(from, more.begin(), more.end());
       } else {
         std::size_t k = 0;
-        for (std::int64_t i = b.start; (b.step > 0 ? i < b.stop : i > b.stop) && k < more.size(); i += b.step) items[static_cast<std::size_t>(i)] = more[k++];
+        for (std::int64_t i = b.start; (b.step > 0 ? i < b.stop : i > b.stop) && k < more.size(); i += b.step)
+          items[static_cast<std::size_t>(i)] = more[k++];
       }
       return;
     }
@@ -186,7 +204,10 @@ void In::delitem(const Value& v, const Value& key) {
   if (v.is_unknown() || key.is_unknown()) return;
   if (v.is_object() && v.obj()->cls) {
     Value m = v.obj()->cls->lookup("__delitem__");
-    if (overrides(m) || (m.set() && (v.is(Kind::Instance) || v.is(Kind::Host)))) { call(m, {v, key}); return; }
+    if (overrides(m) || (m.set() && (v.is(Kind::Instance) || v.is(Kind::Host)))) {
+      call(m, {v, key});
+      return;
+    }
   }
   if (v.is(Kind::Dict)) {
     if (!v.as<DictObj>()->erase(*this, key)) raise_value(call(builtin_class("KeyError"), {key}));
@@ -226,14 +247,19 @@ Value In::Impl::contains(const Value& c, const Value& item) {
     if (m.set()) return in.call(m, {c, item});
   }
   switch (c.kind()) {
-    case Kind::Str: case Kind::Bytes:
+    case Kind::Str:
+    case Kind::Bytes:
       if (item.is_unknown()) return item;
-      if (!item.is(Kind::Str) && !item.is(Kind::Bytes)) in.raise("TypeError", "'in <string>' requires string as left operand, not " + in.type_of(item)->name);
+      if (!item.is(Kind::Str) && !item.is(Kind::Bytes))
+        in.raise("TypeError", "'in <string>' requires string as left operand, not " + in.type_of(item)->name);
       return Value::boolean(c.str().find(item.str()) != std::string::npos);
-    case Kind::Dict: case Kind::Set: case Kind::FrozenSet: {
+    case Kind::Dict:
+    case Kind::Set:
+    case Kind::FrozenSet: {
       if (item.is_unknown()) return item;
       if (c.as<DictObj>()->find(in, item)) return Value::boolean(true);
-      if (c.is(Kind::Dict) && c.as<DictObj>()->global && item.is(Kind::Str) && run_effects(item.str())) return Value::boolean(c.as<DictObj>()->find(in, item) != nullptr);
+      if (c.is(Kind::Dict) && c.as<DictObj>()->global && item.is(Kind::Str) && run_effects(item.str()))
+        return Value::boolean(c.as<DictObj>()->find(in, item) != nullptr);
       return Value::boolean(false);
     }
     case Kind::Range: {
@@ -253,8 +279,16 @@ Value In::Impl::contains(const Value& c, const Value& item) {
   bool found = false;
   Value unsure;
   for_each(in, c, nullptr, [&](const Value& x) {
-    if (x.is_unknown() || item.is_unknown()) { if (!in.identical(x, item)) { unsure = x.is_unknown() ? x : item; return true; } }
-    if (in.identical(x, item) || (!(x.is(Kind::Tensor) || item.is(Kind::Tensor)) && in.equal(x, item))) { found = true; return false; }
+    if (x.is_unknown() || item.is_unknown()) {
+      if (!in.identical(x, item)) {
+        unsure = x.is_unknown() ? x : item;
+        return true;
+      }
+    }
+    if (in.identical(x, item) || (!(x.is(Kind::Tensor) || item.is(Kind::Tensor)) && in.equal(x, item))) {
+      found = true;
+      return false;
+    }
     return true;
   });
   if (!found && unsure.set()) return unsure;
@@ -273,13 +307,17 @@ Value In::length(const Value& v) {
     if (overrides(m) || (m.set() && (v.is(Kind::Instance) || v.is(Kind::Host)))) return call(m, {v});
   }
   switch (v.kind()) {
-    case Kind::Str: case Kind::Bytes: {
+    case Kind::Str:
+    case Kind::Bytes: {
       std::int64_t n = 0;
       for (char c : v.str()) n += v.is(Kind::Bytes) || (static_cast<unsigned char>(c) & 0xC0) != 0x80;
       return Value::integer(n);
     }
-    case Kind::Tuple: case Kind::List: return Value::integer(static_cast<std::int64_t>(v.as<SeqObj>()->items.size()));
-    case Kind::Dict: case Kind::Set: case Kind::FrozenSet: return Value::integer(static_cast<std::int64_t>(v.as<DictObj>()->live));
+    case Kind::Tuple:
+    case Kind::List: return Value::integer(static_cast<std::int64_t>(v.as<SeqObj>()->items.size()));
+    case Kind::Dict:
+    case Kind::Set:
+    case Kind::FrozenSet: return Value::integer(static_cast<std::int64_t>(v.as<DictObj>()->live));
     case Kind::Range: return Value::integer(v.as<RangeObj>()->size());
     default: break;
   }
@@ -291,7 +329,7 @@ Value In::length(const Value& v) {
 
 namespace {
 
-struct IndexIter : IteratorObj {      // lists may grow while they are walked, as in Python
+struct IndexIter : IteratorObj {  // lists may grow while they are walked, as in Python
   Value seq;
   std::size_t i = 0;
   Value next(In& in) override {
@@ -330,12 +368,15 @@ struct KeyIter : IteratorObj {
   }
 };
 
-struct ItemIter : IteratorObj {       // the old protocol: __getitem__ with 0, 1, 2… until IndexError
+struct ItemIter : IteratorObj {  // the old protocol: __getitem__ with 0, 1, 2… until IndexError
   Value v;
   std::int64_t i = 0;
   Value next(In& in) override {
-    try { return in.getitem(v, Value::integer(i++)); }
-    catch (PyError& e) { if (!in.isinstance(e.exception, in.builtin_class("IndexError"))) throw; }
+    try {
+      return in.getitem(v, Value::integer(i++));
+    } catch (PyError& e) {
+      if (!in.isinstance(e.exception, in.builtin_class("IndexError"))) throw;
+    }
     return {};
   }
 };
@@ -363,12 +404,18 @@ Value In::iter(const Value& v, const Expr* site) {
     }
   }
   switch (v.kind()) {
-    case Kind::Tuple: case Kind::List: case Kind::Range: case Kind::Str: case Kind::Bytes: {
+    case Kind::Tuple:
+    case Kind::List:
+    case Kind::Range:
+    case Kind::Str:
+    case Kind::Bytes: {
       auto* it = make<IndexIter>();
       it->seq = v;
       return it;
     }
-    case Kind::Dict: case Kind::Set: case Kind::FrozenSet: {
+    case Kind::Dict:
+    case Kind::Set:
+    case Kind::FrozenSet: {
       auto* it = make<KeyIter>();
       it->d = v.as<DictObj>();
       return it;
@@ -376,7 +423,11 @@ Value In::iter(const Value& v, const Expr* site) {
     default: break;
   }
   if (v.is(Kind::Instance) || v.is(Kind::Host)) {
-    if (type_of(v)->lookup("__getitem__").set()) { auto* it = make<ItemIter>(); it->v = v; return it; }
+    if (type_of(v)->lookup("__getitem__").set()) {
+      auto* it = make<ItemIter>();
+      it->v = v;
+      return it;
+    }
     if (type_of(v)->lookup("__next__").set()) return v;
     if (type_of(v)->unknown_base.is_unknown()) return unknown("iteration over an object whose class is not followed", site);
   }
@@ -389,8 +440,11 @@ Value In::next(const Value& it) {
   if (it.is_unknown()) return {};
   Value m = type_of(it)->lookup("__next__");
   if (!m.set()) raise("TypeError", "'" + type_of(it)->name + "' object is not an iterator");
-  try { return call(m, {it}); }
-  catch (PyError& e) { if (!isinstance(e.exception, builtin_class("StopIteration"))) throw; }
+  try {
+    return call(m, {it});
+  } catch (PyError& e) {
+    if (!isinstance(e.exception, builtin_class("StopIteration"))) throw;
+  }
   return {};
 }
 
@@ -407,9 +461,13 @@ void for_each(In& in, const Value& v, const Expr* site, const std::function<bool
 }
 
 std::vector<Value> In::to_vector(const Value& v, const Expr* site) {
-  if ((v.is(Kind::Tuple) || v.is(Kind::List)) && (!v.obj()->cls || !v.obj()->cls->lookup("__iter__").is(Kind::Function))) return v.as<SeqObj>()->items;
+  if ((v.is(Kind::Tuple) || v.is(Kind::List)) && (!v.obj()->cls || !v.obj()->cls->lookup("__iter__").is(Kind::Function)))
+    return v.as<SeqObj>()->items;
   std::vector<Value> out;
-  for_each(*this, v, site, [&](const Value& x) { out.push_back(x); return true; });
+  for_each(*this, v, site, [&](const Value& x) {
+    out.push_back(x);
+    return true;
+  });
   return out;
 }
 

@@ -19,9 +19,16 @@ namespace {
 
 bool dtype_named(std::string_view s, model::DType& out) {
   using D = model::DType;
-  static const std::pair<std::string_view, D> names[] = {{"f16", D::F16}, {"bf16", D::BF16}, {"f32", D::F32}, {"f64", D::F64}, {"c64", D::C64}, {"c128", D::C128}, {"i8", D::I8}, {"u8", D::U8}, {"i16", D::I16}, {"i32", D::I32}, {"i64", D::I64}, {"bool", D::Bool},
-      {"float16", D::F16}, {"bfloat16", D::BF16}, {"float32", D::F32}, {"float64", D::F64}, {"complex64", D::C64}, {"int8", D::I8}, {"uint8", D::U8}, {"int16", D::I16}, {"int32", D::I32}, {"int64", D::I64}};
-  for (const auto& [n, d] : names) if (n == s) { out = d; return true; }
+  static const std::pair<std::string_view, D> names[] = {
+      {"f16", D::F16},     {"bf16", D::BF16},     {"f32", D::F32},     {"f64", D::F64},     {"c64", D::C64},       {"c128", D::C128},
+      {"i8", D::I8},       {"u8", D::U8},         {"i16", D::I16},     {"i32", D::I32},     {"i64", D::I64},       {"bool", D::Bool},
+      {"float16", D::F16}, {"bfloat16", D::BF16}, {"float32", D::F32}, {"float64", D::F64}, {"complex64", D::C64}, {"int8", D::I8},
+      {"uint8", D::U8},    {"int16", D::I16},     {"int32", D::I32},   {"int64", D::I64}};
+  for (const auto& [n, d] : names)
+    if (n == s) {
+      out = d;
+      return true;
+    }
   return false;
 }
 
@@ -38,11 +45,14 @@ bool integer(std::string_view s, std::int64_t& out) {
 
 /// "2m_temperature", "10u": a word that is no number although it begins like one, which no expression does.
 bool begins_as_number(const std::string& s) {
-  static const std::regex word("[0-9][A-Za-z0-9_.-]*"), number("0[xX][0-9a-fA-F_]+|0[bB][01_]+|0[oO][0-7_]+|[0-9_]+([.][0-9_]*)?([eE][+-]?[0-9_]+)?[jJ]?");
-  return std::regex_match(s, word) && !std::regex_match(s, number) && std::any_of(s.begin(), s.end(), [](unsigned char c) { return std::isalpha(c); });
+  static const std::regex word("[0-9][A-Za-z0-9_.-]*"),
+      number("0[xX][0-9a-fA-F_]+|0[bB][01_]+|0[oO][0-7_]+|[0-9_]+([.][0-9_]*)?([eE][+-]?[0-9_]+)?[jJ]?");
+  return std::regex_match(s, word) && !std::regex_match(s, number) &&
+      std::any_of(s.begin(), s.end(), [](unsigned char c) { return std::isalpha(c); });
 }
 
-/// A YAML value as a Python expression. Quoted scalars are strings; plain ones are expressions (a bare word that names nothing is a string: see run.cpp).
+/// A YAML value as a Python expression. Quoted scalars are strings; plain ones are expressions (a bare word that names nothing is a string:
+/// see run.cpp).
 std::string expression(const YAML::Node& n) {
   if (n.IsNull()) return "None";
   if (n.IsScalar()) {
@@ -68,8 +78,15 @@ Expected<InputSpec> parse_input(std::string_view text) {
   std::string s = trim(text);
   InputSpec in;
   if (s.empty()) return failure("an input is written like 'f32[1,3,224,224]', 'i64[2,16]<128' or '=None'; found nothing", {}, "input");
-  if (s[0] == '=') { in.expression = trim(s.substr(1)); return in; }
-  auto bad = [&](const std::string& why) { return failure("input '" + s + "': " + why + " (expected for example 'f32[1,3,224,224]~rand', 'i64[2,16]<128', 'i64[4]2..128' or '=expression')", {}, "input"); };
+  if (s[0] == '=') {
+    in.expression = trim(s.substr(1));
+    return in;
+  }
+  auto bad = [&](const std::string& why) {
+    return failure(
+        "input '" + s + "': " + why + " (expected for example 'f32[1,3,224,224]~rand', 'i64[2,16]<128', 'i64[4]2..128' or '=expression')",
+        {}, "input");
+  };
   std::size_t open = s.find('['), close = s.find(']');
   std::string type = trim(s.substr(0, open));
   if (!dtype_named(type, in.dtype)) return bad("unknown type '" + type + "'; known are f32 f64 bf16 f16 i64 i32 i16 i8 u8 bool c64");
@@ -99,9 +116,11 @@ Expected<InputSpec> parse_input(std::string_view text) {
     if (!integer(trim(tail.substr(1)), in.high)) return bad("bound after '<' is not an integer");
   } else if (!tail.empty() && tail[0] == '~') {
     in.distribution = trim(tail.substr(1));
-    if (in.distribution != "normal" && in.distribution != "rand") return bad("unknown distribution '" + in.distribution + "'; known are normal and rand");
+    if (in.distribution != "normal" && in.distribution != "rand")
+      return bad("unknown distribution '" + in.distribution + "'; known are normal and rand");
   } else if (auto d = tail.find(".."); d != std::string::npos) {
-    if (!integer(trim(tail.substr(0, d)), in.low) || !integer(trim(tail.substr(d + 2)), in.high)) return bad("bounds are two integers like 2..128");
+    if (!integer(trim(tail.substr(0, d)), in.low) || !integer(trim(tail.substr(d + 2)), in.high))
+      return bad("bounds are two integers like 2..128");
   } else if (!tail.empty()) {
     return bad("'" + tail + "' is not understood");
   }
@@ -116,9 +135,13 @@ Expected<Job> parse_job(std::string_view yaml, const std::string& path) {
   } catch (const YAML::Exception& e) {
     return failure(path + ":" + std::to_string(e.mark.line + 1) + ":" + std::to_string(e.mark.column + 1) + ": " + e.msg, {}, "input");
   }
-  auto at = [&](const YAML::Node& n) { return path + ":" + std::to_string(n.Mark().line + 1) + ":" + std::to_string(n.Mark().column + 1) + ": "; };
+  auto at = [&](const YAML::Node& n) {
+    return path + ":" + std::to_string(n.Mark().line + 1) + ":" + std::to_string(n.Mark().column + 1) + ": ";
+  };
   if (!root.IsMap()) return failure(path + ": a job file is a mapping with at least 'model'", {}, "input");
-  static const std::vector<std::string> known = {"model", "python_path", "imports", "setup", "build", "args", "inputs", "call", "keyword", "mode", "seed", "parallel", "target", "train", "verify", "out", "cxx"};
+  static const std::vector<std::string> known = {"model",  "python_path", "imports", "setup", "build", "args",
+                                                 "inputs", "call",        "keyword", "mode",  "seed",  "parallel",
+                                                 "target", "train",       "verify",  "out",   "cxx"};
   const std::string folder = support::parent_path(path);
   try {
     for (const auto& kv : root) {
@@ -131,9 +154,13 @@ Expected<Job> parse_job(std::string_view yaml, const std::string& path) {
       }
       if (key == "model") job.model = v.as<std::string>();
       else if (key == "python_path") {
-        auto add = [&](const std::string& p) { job.python_path.push_back(!p.empty() && p[0] == '/' ? p : support::normal_path(support::join_path(folder.empty() ? "." : folder, p))); };
+        auto add = [&](const std::string& p) {
+          job.python_path.push_back(!p.empty() && p[0] == '/' ? p
+                                                              : support::normal_path(support::join_path(folder.empty() ? "." : folder, p)));
+        };
         if (v.IsScalar()) add(v.as<std::string>());
-        else for (const auto& p : v) add(p.as<std::string>());
+        else
+          for (const auto& p : v) add(p.as<std::string>());
       } else if (key == "imports") {
         for (const auto& i : v) job.imports.emplace_back(i.first.as<std::string>(), i.second.as<std::string>());
       } else if (key == "setup") job.setup = v.IsNull() ? "" : v.as<std::string>();
@@ -142,7 +169,8 @@ Expected<Job> parse_job(std::string_view yaml, const std::string& path) {
         if (!v.IsMap() && !v.IsNull()) return failure(at(v) + "'args' is a mapping from constructor parameter to value", {}, "input");
         for (const auto& i : v) job.args.emplace_back(i.first.as<std::string>(), expression(i.second));
       } else if (key == "inputs") {
-        if (!v.IsMap() && !v.IsNull()) return failure(at(v) + "'inputs' is a mapping from forward's parameter to 'dtype[shape]'", {}, "input");
+        if (!v.IsMap() && !v.IsNull())
+          return failure(at(v) + "'inputs' is a mapping from forward's parameter to 'dtype[shape]'", {}, "input");
         for (const auto& i : v) {
           if (!i.second.IsScalar()) return failure(at(i.second) + "an input is text like 'f32[1,3,224,224]'", {}, "input");
           auto spec = parse_input(i.second.as<std::string>());

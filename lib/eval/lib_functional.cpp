@@ -16,7 +16,11 @@ struct PartialObj : HostObj {
   Value getattr(In& in, std::string_view n) override {
     if (n == "func") return func;
     if (n == "args") return in.tuple(args);
-    if (n == "keywords") { auto* d = in.make<DictObj>(); for (auto& k : kwargs) d->set(in, in.str(k.name), k.value); return d; }
+    if (n == "keywords") {
+      auto* d = in.make<DictObj>();
+      for (auto& k : kwargs) d->set(in, in.str(k.name), k.value);
+      return d;
+    }
     return {};
   }
 };
@@ -27,12 +31,21 @@ Value copy_of(In& in, const Value& v) {
     Value f = v.obj()->cls->lookup("__copy__");
     if (f.set()) return in.call(f, {v});
   }
-  auto attrs = [&](Obj* o) { if (v.obj()->attrs) { o->attrs = &in.impl()->new_env(nullptr, nullptr)->vars; for (const auto& a : *v.obj()->attrs) o->attrs->set(a.name, a.value); } o->cls = v.obj()->cls; return Value(o); };
+  auto attrs = [&](Obj* o) {
+    if (v.obj()->attrs) {
+      o->attrs = &in.impl()->new_env(nullptr, nullptr)->vars;
+      for (const auto& a : *v.obj()->attrs) o->attrs->set(a.name, a.value);
+    }
+    o->cls = v.obj()->cls;
+    return Value(o);
+  };
   switch (v.kind()) {
     case Kind::List: return attrs(in.make<SeqObj>(Kind::List, v.as<SeqObj>()->items));
-    case Kind::Dict: case Kind::Set: {
+    case Kind::Dict:
+    case Kind::Set: {
       auto* d = in.make<DictObj>(v.kind());
-      for (auto& e : v.as<DictObj>()->entries) if (e.alive) d->set(in, e.key, e.value);
+      for (auto& e : v.as<DictObj>()->entries)
+        if (e.alive) d->set(in, e.key, e.value);
       d->default_factory = v.as<DictObj>()->default_factory;
       return attrs(d);
     }
@@ -51,7 +64,16 @@ Value copy_of(In& in, const Value& v) {
 Value In::deepcopy(const Value& v, DictObj* memo) {
   if (!v.is_object()) return v;
   switch (v.kind()) {
-    case Kind::Str: case Kind::Bytes: case Kind::Function: case Kind::Native: case Kind::Class: case Kind::Module: case Kind::Unknown: case Kind::Range: case Kind::Slice: case Kind::Property: return v;
+    case Kind::Str:
+    case Kind::Bytes:
+    case Kind::Function:
+    case Kind::Native:
+    case Kind::Class:
+    case Kind::Module:
+    case Kind::Unknown:
+    case Kind::Range:
+    case Kind::Slice:
+    case Kind::Property: return v;
     default: break;
   }
   if (!memo) memo = make<DictObj>();
@@ -60,18 +82,27 @@ Value In::deepcopy(const Value& v, DictObj* memo) {
   impl_->check_stack(nullptr);
   if (v.obj()->cls) {
     Value f = v.obj()->cls->lookup("__deepcopy__");
-    if (f.set()) { Value r = call(f, {v, memo}); memo->set(*this, key, r); return r; }
+    if (f.set()) {
+      Value r = call(f, {v, memo});
+      memo->set(*this, key, r);
+      return r;
+    }
   }
   if (v.is(Kind::Tensor)) {
     Value f = getattr_or(v, "__deepcopy__");
-    if (f.set()) { Value r = call(f, {memo}); memo->set(*this, key, r); return r; }
+    if (f.set()) {
+      Value r = call(f, {memo});
+      memo->set(*this, key, r);
+      return r;
+    }
   }
   auto attrs = [&](Obj* o) {
     o->cls = v.obj()->cls;
     memo->set(*this, key, o);
     if (v.obj()->attrs) {
       o->attrs = &impl_->new_env(nullptr, nullptr)->vars;
-      for (const auto& a : std::vector<NameMap::Item>(v.obj()->attrs->begin(), v.obj()->attrs->end())) o->attrs->set(a.name, deepcopy(a.value, memo));
+      for (const auto& a : std::vector<NameMap::Item>(v.obj()->attrs->begin(), v.obj()->attrs->end()))
+        o->attrs->set(a.name, deepcopy(a.value, memo));
     }
   };
   switch (v.kind()) {
@@ -88,11 +119,14 @@ Value In::deepcopy(const Value& v, DictObj* memo) {
       for (auto& x : std::vector<Value>(v.as<SeqObj>()->items)) o->items.push_back(deepcopy(x, memo));
       return o;
     }
-    case Kind::Dict: case Kind::Set: case Kind::FrozenSet: {
+    case Kind::Dict:
+    case Kind::Set:
+    case Kind::FrozenSet: {
       auto* o = make<DictObj>(v.kind());
       o->default_factory = v.as<DictObj>()->default_factory;
       attrs(o);
-      for (auto& e : std::vector<DictObj::Entry>(v.as<DictObj>()->entries)) if (e.alive) o->set(*this, deepcopy(e.key, memo), deepcopy(e.value, memo));
+      for (auto& e : std::vector<DictObj::Entry>(v.as<DictObj>()->entries))
+        if (e.alive) o->set(*this, deepcopy(e.key, memo), deepcopy(e.value, memo));
       return o;
     }
     case Kind::Instance: {
@@ -138,7 +172,8 @@ void register_functional(Interpreter& in) {
       p->args.insert(p->args.end(), rest.begin(), rest.end());
       for (auto& k : c.kwargs) {
         auto it = std::find_if(p->kwargs.begin(), p->kwargs.end(), [&](auto& x) { return x.name == k.name; });
-        if (it != p->kwargs.end()) it->value = k.value; else p->kwargs.push_back({k.name, k.value, nullptr});
+        if (it != p->kwargs.end()) it->value = k.value;
+        else p->kwargs.push_back({k.name, k.value, nullptr});
       }
       return p;
     });
@@ -152,7 +187,8 @@ void register_functional(Interpreter& in) {
       d.via_partial = true;
       for (auto& a : p->args) d.add(a);
       for (std::size_t k = 1; k < c.args.size(); ++k) d.add(c.args[k], c.expr(k));
-      for (auto& k : p->kwargs) if (!c.keyword(k.name)) d.kwargs.push_back(k);
+      for (auto& k : p->kwargs)
+        if (!c.keyword(k.name)) d.kwargs.push_back(k);
       d.kwargs.insert(d.kwargs.end(), c.kwargs.begin(), c.kwargs.end());
       return in.call(p->func, d);
     });
@@ -161,7 +197,10 @@ void register_functional(Interpreter& in) {
     i.def(m, "reduce", [](In& in, CallInfo& c) -> Value {
       if (c.args.at(1).is_unknown()) return c.args[1];
       Value acc = c.args.size() > 2 ? c.args[2] : Value();
-      for_each(in, c.args[1], c.call, [&](const Value& x) { acc = acc.set() ? in.call(c.args[0], {acc, x}, c.call) : x; return true; });
+      for_each(in, c.args[1], c.call, [&](const Value& x) {
+        acc = acc.set() ? in.call(c.args[0], {acc, x}, c.call) : x;
+        return true;
+      });
       if (!acc.set()) in.raise("TypeError", "reduce() of empty iterable with no initial value", c.call);
       return acc;
     });
@@ -174,24 +213,42 @@ void register_functional(Interpreter& in) {
     auto copy_meta = [](In& in, const Value& wrapper, const Value& wrapped) {
       if (wrapper.is(Kind::Function)) {
         in.plain_setattr(wrapper, "__wrapped__", wrapped);
-        for (const char* n : {"__name__", "__qualname__", "__doc__", "__module__"}) { Value x = in.getattr_or(wrapped, n); if (x.set() && !x.is_unknown()) in.plain_setattr(wrapper, n, x); }
+        for (const char* n : {"__name__", "__qualname__", "__doc__", "__module__"}) {
+          Value x = in.getattr_or(wrapped, n);
+          if (x.set() && !x.is_unknown()) in.plain_setattr(wrapper, n, x);
+        }
       }
       return wrapper;
     };
-    i.def(m, "wraps", [copy_meta](In& in, CallInfo& c) -> Value { Value f = c.args.at(0); return in.native("functools.wraps", [copy_meta, f](In& in2, CallInfo& d) { return copy_meta(in2, d.args.at(0), f); }); });
+    i.def(m, "wraps", [copy_meta](In& in, CallInfo& c) -> Value {
+      Value f = c.args.at(0);
+      return in.native("functools.wraps", [copy_meta, f](In& in2, CallInfo& d) { return copy_meta(in2, d.args.at(0), f); });
+    });
     i.def(m, "update_wrapper", [copy_meta](In& in, CallInfo& c) -> Value { return copy_meta(in, c.args.at(0), c.args.at(1)); });
-    i.def(m, "cached_property", [](In& in, CallInfo& c) -> Value { auto* p = in.make<PropertyObj>(); p->get = c.args.at(0); p->cached = true; return p; });
+    i.def(m, "cached_property", [](In& in, CallInfo& c) -> Value {
+      auto* p = in.make<PropertyObj>();
+      p->get = c.args.at(0);
+      p->cached = true;
+      return p;
+    });
     i.def(m, "cmp_to_key", [](In& in, CallInfo& c) -> Value {
       Value f = c.args.at(0);
       auto* k = in.make_class("functools", "K");
-      in.method(k, "__init__", [](In& in2, CallInfo& d) { in2.plain_setattr(d.args.at(0), "obj", d.args.at(1)); return Value::none(); });
-      in.method(k, "__lt__", [f](In& in2, CallInfo& d) { return in2.compare("<", in2.call(f, {in2.getattr(d.args.at(0), "obj"), in2.getattr(d.args.at(1), "obj")}), Value::integer(0)); });
+      in.method(k, "__init__", [](In& in2, CallInfo& d) {
+        in2.plain_setattr(d.args.at(0), "obj", d.args.at(1));
+        return Value::none();
+      });
+      in.method(k, "__lt__", [f](In& in2, CallInfo& d) {
+        return in2.compare("<", in2.call(f, {in2.getattr(d.args.at(0), "obj"), in2.getattr(d.args.at(1), "obj")}), Value::integer(0));
+      });
       return k;
     });
   });
   in.modules.native("copy", [](In& i, ModuleObj& m) {
     i.def(m, "copy", [](In& in, CallInfo& c) { return copy_of(in, c.args.at(0)); });
-    i.def(m, "deepcopy", [](In& in, CallInfo& c) { return in.deepcopy(c.args.at(0), c.args.size() > 1 && c.args[1].is(Kind::Dict) ? c.args[1].as<DictObj>() : nullptr); });
+    i.def(m, "deepcopy", [](In& in, CallInfo& c) {
+      return in.deepcopy(c.args.at(0), c.args.size() > 1 && c.args[1].is(Kind::Dict) ? c.args[1].as<DictObj>() : nullptr);
+    });
   });
   in.modules.native("collections", [](In& i, ModuleObj& m) {
     auto* dd = i.make_class("collections", "defaultdict", {i.builtin_class("dict")});
@@ -199,7 +256,10 @@ void register_functional(Interpreter& in) {
       auto* d = c.args.at(0).as<DictObj>();
       if (c.args.size() > 1) d->default_factory = c.args[1];
       CallInfo rest = c;
-      if (c.args.size() > 1) { rest.args.erase(rest.args.begin() + 1); if (rest.exprs.size() > 1) rest.exprs.erase(rest.exprs.begin() + 1); }
+      if (c.args.size() > 1) {
+        rest.args.erase(rest.args.begin() + 1);
+        if (rest.exprs.size() > 1) rest.exprs.erase(rest.exprs.begin() + 1);
+      }
       return in.call(in.builtin_class("dict")->lookup("__init__"), rest);
     });
     i.property(dd, "default_factory", [](In&, CallInfo& c) { return c.args.at(0).as<DictObj>()->default_factory; });

@@ -20,7 +20,8 @@ std::string text(In& in, const Value& v) { return v.is(Kind::Str) ? v.str() : in
 
 void register_system(Interpreter& in) {
   in.modules.native("sys", [](In& i, ModuleObj& m) {
-    auto* vi = i.make<SeqObj>(Kind::Tuple, std::vector<Value>{Value::integer(3), Value::integer(11), Value::integer(2), i.str("final"), Value::integer(0)});
+    auto* vi = i.make<SeqObj>(
+        Kind::Tuple, std::vector<Value>{Value::integer(3), Value::integer(11), Value::integer(2), i.str("final"), Value::integer(0)});
     vi->cls = i.make_class("sys", "version_info", {i.builtin_class("tuple")});
     vi->attrs = &i.impl()->new_env(nullptr, nullptr)->vars;
     for (auto [n, v] : {std::pair{"major", 3}, {"minor", 11}, {"micro", 2}}) vi->attrs->set(n, Value::integer(v));
@@ -34,7 +35,11 @@ void register_system(Interpreter& in) {
     m.env.vars.set("executable", i.str("python"));
     auto* mods = i.make<DictObj>();
     mods->cls = i.make_class("sys", "modules", {i.builtin_class("dict")});
-    auto find = [](In& in, const Value& k) -> Value { if (!k.is(Kind::Str)) return {}; auto it = in.impl()->loaded.find(k.str()); return it == in.impl()->loaded.end() ? Value() : Value(it->second); };
+    auto find = [](In& in, const Value& k) -> Value {
+      if (!k.is(Kind::Str)) return {};
+      auto it = in.impl()->loaded.find(k.str());
+      return it == in.impl()->loaded.end() ? Value() : Value(it->second);
+    };
     for (const char* n : {"__getitem__", "get", "__contains__"}) {
       std::string name = n;
       i.method(mods->cls, n, [find, name](In& in, CallInfo& c) -> Value {
@@ -58,7 +63,10 @@ void register_system(Interpreter& in) {
     i.def(m, "exit", [](In& in, CallInfo& c) -> Value { in.raise("SystemExit", c.args.empty() ? "" : in.to_str(c.args[0]), c.call); });
     i.def(m, "getrecursionlimit", [](In&, CallInfo&) { return Value::integer(1000); });
     i.def(m, "setrecursionlimit", [](In&, CallInfo&) { return Value::none(); });
-    i.def(m, "exc_info", [](In& in, CallInfo&) { Value e = in.frame() && in.frame()->handling.set() ? in.frame()->handling : Value::none(); return in.tuple({e.is_none() ? e : Value(in.type_of(e)), e, Value::none()}); });
+    i.def(m, "exc_info", [](In& in, CallInfo&) {
+      Value e = in.frame() && in.frame()->handling.set() ? in.frame()->handling : Value::none();
+      return in.tuple({e.is_none() ? e : Value(in.type_of(e)), e, Value::none()});
+    });
     i.def(m, "_getframe", [](In& in, CallInfo& c) { return in.unknown("sys._getframe is not followed", c.call); });
     i.def(m, "intern", [](In&, CallInfo& c) { return c.args.at(0); });
   });
@@ -69,7 +77,8 @@ void register_system(Interpreter& in) {
       std::string name = n.str();
       if (!name.empty() && name[0] == '.') {
         Value pkg = c.args.size() > 1 ? c.args[1] : c.keyword("package") ? c.keyword("package")->value : Value::none();
-        if (!pkg.is(Kind::Str)) in.raise("TypeError", "the 'package' argument is required to perform a relative import for '" + name + "'", c.call);
+        if (!pkg.is(Kind::Str))
+          in.raise("TypeError", "the 'package' argument is required to perform a relative import for '" + name + "'", c.call);
         std::size_t dots = name.find_first_not_of('.');
         std::string base = pkg.str();
         for (std::size_t k = 1; k < dots; ++k) base = base.substr(0, base.rfind('.') == std::string::npos ? 0 : base.rfind('.'));
@@ -105,7 +114,10 @@ void register_system(Interpreter& in) {
     // The environment is not the model's: what it would say is taken to be unset.
     auto* env = i.make<DictObj>();
     m.env.vars.set("environ", env);
-    i.def(m, "getenv", [env](In& in, CallInfo& c) -> Value { if (Value* v = env->find(in, c.args.at(0))) return *v; return c.args.size() > 1 ? c.args[1] : Value::none(); });
+    i.def(m, "getenv", [env](In& in, CallInfo& c) -> Value {
+      if (Value* v = env->find(in, c.args.at(0))) return *v;
+      return c.args.size() > 1 ? c.args[1] : Value::none();
+    });
     m.env.vars.set("sep", i.str("/"));
     m.env.vars.set("linesep", i.str("\n"));
     m.env.vars.set("name", i.str("posix"));
@@ -121,20 +133,43 @@ void register_system(Interpreter& in) {
   in.modules.native("os.path", [](In& i, ModuleObj& m) {
     i.def(m, "join", [](In& in, CallInfo& c) -> Value {
       std::string p;
-      for (auto& a : c.args) { if (a.is_unknown()) return a; std::string t = text(in, a); if (!t.empty() && t[0] == '/') p = t; else p += (p.empty() || p.back() == '/' ? "" : "/") + t; }
+      for (auto& a : c.args) {
+        if (a.is_unknown()) return a;
+        std::string t = text(in, a);
+        if (!t.empty() && t[0] == '/') p = t;
+        else p += (p.empty() || p.back() == '/' ? "" : "/") + t;
+      }
       return in.str(p);
     });
-    auto fn = [&](const char* n, std::function<Value(In&, std::string)> f) { i.def(m, n, [f](In& in, CallInfo& c) -> Value { return c.args.at(0).is_unknown() ? c.args[0] : f(in, text(in, c.args[0])); }); };
-    fn("dirname", [](In& in, std::string s) { auto p = s.rfind('/'); return in.str(p == std::string::npos ? "" : s.substr(0, p)); });
+    auto fn = [&](const char* n, std::function<Value(In&, std::string)> f) {
+      i.def(m, n, [f](In& in, CallInfo& c) -> Value { return c.args.at(0).is_unknown() ? c.args[0] : f(in, text(in, c.args[0])); });
+    };
+    fn("dirname", [](In& in, std::string s) {
+      auto p = s.rfind('/');
+      return in.str(p == std::string::npos ? "" : s.substr(0, p));
+    });
     fn("basename", [](In& in, std::string s) { return in.str(s.substr(s.rfind('/') + 1)); });
-    for (const char* n : {"abspath", "realpath", "normpath", "expanduser", "expandvars"}) fn(n, [](In& in, std::string s) { return in.str(s); });
-    for (const char* n : {"exists", "isfile", "isdir", "islink", "isabs"}) { std::string name = n; fn(n, [name](In&, std::string s) { return Value::boolean(name == "isabs" && !s.empty() && s[0] == '/'); }); }
-    fn("splitext", [](In& in, std::string s) { auto p = s.rfind('.'); if (p == std::string::npos || p < s.rfind('/') + 1) return in.tuple({in.str(s), in.str("")}); return in.tuple({in.str(s.substr(0, p)), in.str(s.substr(p))}); });
-    fn("split", [](In& in, std::string s) { auto p = s.rfind('/'); return in.tuple({in.str(p == std::string::npos ? "" : s.substr(0, p)), in.str(s.substr(p == std::string::npos ? 0 : p + 1))}); });
+    for (const char* n : {"abspath", "realpath", "normpath", "expanduser", "expandvars"})
+      fn(n, [](In& in, std::string s) { return in.str(s); });
+    for (const char* n : {"exists", "isfile", "isdir", "islink", "isabs"}) {
+      std::string name = n;
+      fn(n, [name](In&, std::string s) { return Value::boolean(name == "isabs" && !s.empty() && s[0] == '/'); });
+    }
+    fn("splitext", [](In& in, std::string s) {
+      auto p = s.rfind('.');
+      if (p == std::string::npos || p < s.rfind('/') + 1) return in.tuple({in.str(s), in.str("")});
+      return in.tuple({in.str(s.substr(0, p)), in.str(s.substr(p))});
+    });
+    fn("split", [](In& in, std::string s) {
+      auto p = s.rfind('/');
+      return in.tuple({in.str(p == std::string::npos ? "" : s.substr(0, p)), in.str(s.substr(p == std::string::npos ? 0 : p + 1))});
+    });
     m.env.vars.set("sep", i.str("/"));
   });
   in.modules.native("inspect", [](In& i, ModuleObj& m) {
-    auto kind = [&](const char* n, std::function<bool(In&, const Value&)> f) { i.def(m, n, [f](In& in, CallInfo& c) { return Value::boolean(f(in, c.args.at(0))); }); };
+    auto kind = [&](const char* n, std::function<bool(In&, const Value&)> f) {
+      i.def(m, n, [f](In& in, CallInfo& c) { return Value::boolean(f(in, c.args.at(0))); });
+    };
     kind("isfunction", [](In&, const Value& v) { return v.is(Kind::Function); });
     kind("ismethod", [](In&, const Value& v) { return v.is(Kind::BoundMethod); });
     kind("isclass", [](In&, const Value& v) { return v.is(Kind::Class); });
@@ -145,9 +180,16 @@ void register_system(Interpreter& in) {
     kind("isgeneratorfunction", [](In&, const Value& v) { return v.is(Kind::Function) && v.as<FunctionObj>()->def->is_generator; });
     kind("iscoroutinefunction", [](In&, const Value& v) { return v.is(Kind::Function) && v.as<FunctionObj>()->def->is_async; });
     kind("isabstract", [](In&, const Value&) { return false; });
-    for (const char* n : {"getsource", "getfile", "getsourcefile", "currentframe", "stack", "getmodule"}) { std::string s = n; i.def(m, n, [s](In& in, CallInfo& c) { return in.unknown("inspect." + s + " is not followed", c.call); }); }
+    for (const char* n : {"getsource", "getfile", "getsourcefile", "currentframe", "stack", "getmodule"}) {
+      std::string s = n;
+      i.def(m, n, [s](In& in, CallInfo& c) { return in.unknown("inspect." + s + " is not followed", c.call); });
+    }
     i.def(m, "getdoc", [](In&, CallInfo&) { return Value::none(); });
-    i.def(m, "unwrap", [](In& in, CallInfo& c) { Value f = c.args.at(0); for (Value w = in.getattr_or(f, "__wrapped__"); w.set(); w = in.getattr_or(f, "__wrapped__")) f = w; return f; });
+    i.def(m, "unwrap", [](In& in, CallInfo& c) {
+      Value f = c.args.at(0);
+      for (Value w = in.getattr_or(f, "__wrapped__"); w.set(); w = in.getattr_or(f, "__wrapped__")) f = w;
+      return f;
+    });
     auto* P = i.make_class("inspect", "Parameter");
     auto* empty = i.make_class("inspect", "_empty");
     P->dict.set("empty", empty);
@@ -171,35 +213,55 @@ void register_system(Interpreter& in) {
       static const Signature sig("inspect.Signature", "self, parameters=None, *, return_annotation=None");
       auto b = sig.bind(in, c);
       auto* d = in.make<DictObj>();
-      if (!b[1].is_none()) for (auto& p : in.to_vector(b[1])) d->set(in, in.getattr(p, "name"), p);
+      if (!b[1].is_none())
+        for (auto& p : in.to_vector(b[1])) d->set(in, in.getattr(p, "name"), p);
       in.plain_setattr(b[0], "parameters", d);
       in.plain_setattr(b[0], "return_annotation", b.given[2] ? b[2] : Value(empty));
       return Value::none();
     });
-    for (const char* r : {"replace"}) for (ClassObj* k : {P, S})
-      i.method(k, r, [](In& in, CallInfo& c) -> Value {
-        auto* o = in.make<InstanceObj>(in.type_of(c.args.at(0)));
-        if (c.args[0].obj()->attrs) for (const auto& a : *c.args[0].obj()->attrs) in.plain_setattr(o, a.name, a.value);
-        for (auto& kw : c.kwargs) {
-          Value v = kw.value;
-          if (kw.name == "parameters") { auto* d = in.make<DictObj>(); for (auto& p : in.to_vector(v)) d->set(in, in.getattr(p, "name"), p); v = d; }
-          in.plain_setattr(o, kw.name, v);
-        }
-        return o;
-      });
+    for (const char* r : {"replace"})
+      for (ClassObj* k : {P, S})
+        i.method(k, r, [](In& in, CallInfo& c) -> Value {
+          auto* o = in.make<InstanceObj>(in.type_of(c.args.at(0)));
+          if (c.args[0].obj()->attrs)
+            for (const auto& a : *c.args[0].obj()->attrs) in.plain_setattr(o, a.name, a.value);
+          for (auto& kw : c.kwargs) {
+            Value v = kw.value;
+            if (kw.name == "parameters") {
+              auto* d = in.make<DictObj>();
+              for (auto& p : in.to_vector(v)) d->set(in, in.getattr(p, "name"), p);
+              v = d;
+            }
+            in.plain_setattr(o, kw.name, v);
+          }
+          return o;
+        });
     for (bool partial : {false, true})
       i.method(S, partial ? "bind_partial" : "bind", [partial](In& in, CallInfo& c) -> Value {
         auto* kw = in.make<DictObj>();
         for (auto& k : c.kwargs) kw->set(in, in.str(k.name), k.value);
         std::vector<Value> rest(c.args.begin() + 1, c.args.end());
-        return in.call(in.module_attr(in.import("inspect"), "_bind"), {c.args.at(0), in.tuple(std::move(rest)), kw, Value::boolean(partial)}, c.call);
+        return in.call(in.module_attr(in.import("inspect"), "_bind"),
+                       {c.args.at(0), in.tuple(std::move(rest)), kw, Value::boolean(partial)}, c.call);
       });
     auto parameters = [P, empty](In& in, Value f) -> Value {
       bool skip = false;
-      if (f.is(Kind::Class)) { f = f.as<ClassObj>()->lookup("__init__"); skip = true; }
-      else if (f.is(Kind::Instance)) { f = in.type_of(f)->lookup("__call__"); skip = true; }
-      if (f.is(Kind::BoundMethod)) { f = f.as<BoundMethodObj>()->function; skip = true; }
-      for (int n = 0; n < 20 && f.is(Kind::Function); ++n) { Value w = f.obj()->attrs ? f.obj()->attrs->get("__wrapped__") : Value(); if (!w.set()) break; f = w; }
+      if (f.is(Kind::Class)) {
+        f = f.as<ClassObj>()->lookup("__init__");
+        skip = true;
+      } else if (f.is(Kind::Instance)) {
+        f = in.type_of(f)->lookup("__call__");
+        skip = true;
+      }
+      if (f.is(Kind::BoundMethod)) {
+        f = f.as<BoundMethodObj>()->function;
+        skip = true;
+      }
+      for (int n = 0; n < 20 && f.is(Kind::Function); ++n) {
+        Value w = f.obj()->attrs ? f.obj()->attrs->get("__wrapped__") : Value();
+        if (!w.set()) break;
+        f = w;
+      }
       auto* d = in.make<DictObj>();
       if (!f.is(Kind::Function)) return {};
       auto* fn = f.as<FunctionObj>();
@@ -210,7 +272,12 @@ void register_system(Interpreter& in) {
         o->attrs = &in.impl()->new_env(nullptr, nullptr)->vars;
         o->attrs->set("name", in.str(p.name));
         o->attrs->set("default", fn->defaults[k].set() ? fn->defaults[k] : Value(empty));
-        o->attrs->set("kind", in.str(kinds[p.kind == program::Parameter::Positional ? 0 : p.kind == program::Parameter::PositionalOnly ? 1 : p.kind == program::Parameter::KeywordOnly ? 2 : p.kind == program::Parameter::VarArgs ? 3 : 4]));
+        o->attrs->set("kind",
+                      in.str(kinds[p.kind == program::Parameter::Positional           ? 0
+                                       : p.kind == program::Parameter::PositionalOnly ? 1
+                                       : p.kind == program::Parameter::KeywordOnly    ? 2
+                                       : p.kind == program::Parameter::VarArgs        ? 3
+                                                                                      : 4]));
         o->attrs->set("annotation", p.annotation ? in.str(std::string(in.sources.text(p.annotation->range))) : Value(empty));
         d->set(in, in.str(p.name), o);
       }
@@ -231,7 +298,8 @@ void register_system(Interpreter& in) {
       if (!d.set()) return in.unknown("signature of something that is not written in Python", c.call);
       std::vector<Value> names;
       for (auto& e : d.as<DictObj>()->entries) names.push_back(e.key);
-      return simple(in, "FullArgSpec", {{"args", in.list(names)}, {"varargs", Value::none()}, {"varkw", Value::none()}, {"kwonlyargs", in.list({})}});
+      return simple(in, "FullArgSpec",
+                    {{"args", in.list(names)}, {"varargs", Value::none()}, {"varkw", Value::none()}, {"kwonlyargs", in.list({})}});
     });
     i.def(m, "getmembers", [](In& in, CallInfo& c) -> Value {
       std::vector<Value> out;
@@ -247,28 +315,138 @@ void register_system(Interpreter& in) {
   });
   in.modules.native("types", [](In& i, ModuleObj& m) {
     auto& t = *i.impl();
-    for (auto [n, c] : {std::pair{"FunctionType", t.function_}, {"LambdaType", t.function_}, {"MethodType", t.method_}, {"BuiltinFunctionType", t.native_}, {"ModuleType", t.module_}, {"GeneratorType", t.iterator_}, {"NoneType", t.none_}, {"EllipsisType", t.ellipsis_}}) m.env.vars.set(n, c);
+    for (auto [n, c] : {std::pair{"FunctionType", t.function_},
+                        {"LambdaType", t.function_},
+                        {"MethodType", t.method_},
+                        {"BuiltinFunctionType", t.native_},
+                        {"ModuleType", t.module_},
+                        {"GeneratorType", t.iterator_},
+                        {"NoneType", t.none_},
+                        {"EllipsisType", t.ellipsis_}})
+      m.env.vars.set(n, c);
     i.method(t.method_, "__new__", [](In& in, CallInfo& c) -> Value { return in.make<BoundMethodObj>(c.args.at(2), c.args.at(1)); });
     i.method(t.module_, "__new__", [](In& in, CallInfo& c) -> Value {
       if (c.args.at(0).as<ClassObj>() == in.impl()->module_) return in.new_module(c.args.at(1).str());
       return in.make<InstanceObj>(c.args[0].as<ClassObj>());
     });
-    i.method(t.module_, "__init__", [](In& in, CallInfo& c) { if (c.args.at(0).is(Kind::Instance) && c.args.size() > 1) in.plain_setattr(c.args[0], "__name__", c.args[1]); return Value::none(); });
+    i.method(t.module_, "__init__", [](In& in, CallInfo& c) {
+      if (c.args.at(0).is(Kind::Instance) && c.args.size() > 1) in.plain_setattr(c.args[0], "__name__", c.args[1]);
+      return Value::none();
+    });
     m.env.vars.set("MappingProxyType", i.builtin_class("dict"));
     m.env.vars.set("UnionType", i.make_class("types", "UnionType"));
     m.env.vars.set("GenericAlias", i.make_class("types", "GenericAlias"));
     m.env.vars.set("CodeType", i.make_class("types", "CodeType"));
   });
-  for (const char* n : {"time", "random", "gc", "subprocess", "shutil", "glob", "pickle", "threading", "multiprocessing", "socket", "hashlib", "uuid", "tempfile", "urllib", "urllib.request", "requests", "traceback", "platform", "ctypes", "argparse", "datetime", "signal", "zipfile", "tarfile", "struct", "base64", "io", "csv", "atexit", "queue", "textwrap", "pprint", "statistics", "ast", "dis", "builtins_", "fnmatch", "decimal", "fractions", "heapq", "bisect", "codecs", "errno", "getpass", "unittest", "unittest.mock", "concurrent", "concurrent.futures", "asyncio", "locale", "site", "sysconfig", "resource", "linecache", "html", "configparser", "email", "http", "ssl", "secrets", "cProfile", "pstats", "timeit", "pkgutil", "zlib", "gzip", "lzma", "bz2", "sqlite3", "xml", "xml.etree", "xml.etree.ElementTree", "difflib", "select", "tracemalloc", "optparse", "shlex", "ftplib", "stat", "mmap", "importlib.resources", "importlib.machinery", "importlib.abc", "faulthandler", "token", "tokenize", "keyword", "curses", "calendar", "cmath", "array", "unicodedata", "sched", "opcode", "distutils", "distutils.version"})
+  for (const char* n : {"time",
+                        "random",
+                        "gc",
+                        "subprocess",
+                        "shutil",
+                        "glob",
+                        "pickle",
+                        "threading",
+                        "multiprocessing",
+                        "socket",
+                        "hashlib",
+                        "uuid",
+                        "tempfile",
+                        "urllib",
+                        "urllib.request",
+                        "requests",
+                        "traceback",
+                        "platform",
+                        "ctypes",
+                        "argparse",
+                        "datetime",
+                        "signal",
+                        "zipfile",
+                        "tarfile",
+                        "struct",
+                        "base64",
+                        "io",
+                        "csv",
+                        "atexit",
+                        "queue",
+                        "textwrap",
+                        "pprint",
+                        "statistics",
+                        "ast",
+                        "dis",
+                        "builtins_",
+                        "fnmatch",
+                        "decimal",
+                        "fractions",
+                        "heapq",
+                        "bisect",
+                        "codecs",
+                        "errno",
+                        "getpass",
+                        "unittest",
+                        "unittest.mock",
+                        "concurrent",
+                        "concurrent.futures",
+                        "asyncio",
+                        "locale",
+                        "site",
+                        "sysconfig",
+                        "resource",
+                        "linecache",
+                        "html",
+                        "configparser",
+                        "email",
+                        "http",
+                        "ssl",
+                        "secrets",
+                        "cProfile",
+                        "pstats",
+                        "timeit",
+                        "pkgutil",
+                        "zlib",
+                        "gzip",
+                        "lzma",
+                        "bz2",
+                        "sqlite3",
+                        "xml",
+                        "xml.etree",
+                        "xml.etree.ElementTree",
+                        "difflib",
+                        "select",
+                        "tracemalloc",
+                        "optparse",
+                        "shlex",
+                        "ftplib",
+                        "stat",
+                        "mmap",
+                        "importlib.resources",
+                        "importlib.machinery",
+                        "importlib.abc",
+                        "faulthandler",
+                        "token",
+                        "tokenize",
+                        "keyword",
+                        "curses",
+                        "calendar",
+                        "cmath",
+                        "array",
+                        "unicodedata",
+                        "sched",
+                        "opcode",
+                        "distutils",
+                        "distutils.version"})
     in.modules.native(n, [](In&, ModuleObj&) {});
   for (const char* n : {"time", "perf_counter", "monotonic", "time_ns", "perf_counter_ns", "process_time"})
-    in.modules.native("time", [n](In& i, ModuleObj& m) { i.def(m, n, [](In& in, CallInfo& c) { return in.unknown("the time", c.call); }); });
+    in.modules.native("time",
+                      [n](In& i, ModuleObj& m) { i.def(m, n, [](In& in, CallInfo& c) { return in.unknown("the time", c.call); }); });
   in.modules.native("time", [](In& i, ModuleObj& m) { i.def(m, "sleep", [](In&, CallInfo&) { return Value::none(); }); });
   in.modules.native("random", [](In& i, ModuleObj& m) {
     i.def(m, "seed", [](In&, CallInfo&) { return Value::none(); });
-    for (const char* n : {"random", "randint", "uniform", "choice", "choices", "sample", "gauss", "normalvariate", "randrange", "shuffle"}) i.def(m, n, [](In& in, CallInfo& c) { return in.unknown("a random number", c.call); });
+    for (const char* n : {"random", "randint", "uniform", "choice", "choices", "sample", "gauss", "normalvariate", "randrange", "shuffle"})
+      i.def(m, n, [](In& in, CallInfo& c) { return in.unknown("a random number", c.call); });
   });
-  in.modules.native("gc", [](In& i, ModuleObj& m) { for (const char* n : {"collect", "enable", "disable", "freeze"}) i.def(m, n, [](In&, CallInfo&) { return Value::integer(0); }); });
+  in.modules.native("gc", [](In& i, ModuleObj& m) {
+    for (const char* n : {"collect", "enable", "disable", "freeze"}) i.def(m, n, [](In&, CallInfo&) { return Value::integer(0); });
+  });
 }
 
 }  // namespace shardwright::eval

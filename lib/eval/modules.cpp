@@ -43,11 +43,15 @@ void mutated(const Expr* e, std::vector<std::string>& fills) {
 void scan(const Stmt* s, Found& f) {
   if (s->kind == StmtKind::Assign || s->kind == StmtKind::AnnAssign) mutated(s->value, f.fills);
   switch (s->kind) {
-    case StmtKind::Assign: case StmtKind::AugAssign: case StmtKind::AnnAssign: case StmtKind::For:
+    case StmtKind::Assign:
+    case StmtKind::AugAssign:
+    case StmtKind::AnnAssign:
+    case StmtKind::For:
       for (const Expr* t : s->targets) target_names(t, f.names, f.fills);
       break;
     case StmtKind::Delete:
-      for (const Expr* t : s->targets) if (const Expr* r = root_of(t)) f.fills.push_back(r->text);
+      for (const Expr* t : s->targets)
+        if (const Expr* r = root_of(t)) f.fills.push_back(r->text);
       break;
     case StmtKind::Expression:
       if (s->value && s->value->kind == ExprKind::Call) {
@@ -67,7 +71,8 @@ void scan(const Stmt* s, Found& f) {
       break;
     case StmtKind::ClassDef:
       f.names.push_back(s->class_def->name);
-      for (const auto& a : s->class_def->bases) f.effect |= !a.keyword.empty() && a.keyword != "metaclass";  // class X(Base, name="x") registers itself
+      for (const auto& a : s->class_def->bases)
+        f.effect |= !a.keyword.empty() && a.keyword != "metaclass";  // class X(Base, name="x") registers itself
       for (const Expr* d : s->class_def->decorators) {
         f.effect = true;
         if (const Expr* r = root_of(d); r && d->kind != ExprKind::Name) f.fills.push_back(r->text);
@@ -143,7 +148,8 @@ void In::Impl::index_module(ModuleObj* m) {
   if (sets.empty()) return;
   for (std::size_t u = 0; u < m->demand->units.size(); ++u) {
     const Stmt* s = m->demand->units[u].stmt;
-    if (s->kind != StmtKind::Expression || !s->value || s->value->kind != ExprKind::Call || s->value->kids[0]->kind != ExprKind::Name) continue;
+    if (s->kind != StmtKind::Expression || !s->value || s->value->kind != ExprKind::Call || s->value->kids[0]->kind != ExprKind::Name)
+      continue;
     auto it = sets.find(s->value->kids[0]->text);
     if (it == sets.end()) continue;
     for (const auto& n : it->second) {
@@ -189,7 +195,10 @@ Value In::Impl::global(ModuleObj* m, std::string_view name, std::ptrdiff_t befor
     for (auto u : units) plain |= !d.units[u].type_checking;
     for (auto u : units) {
       if (plain && d.units[u].type_checking) continue;
-      if (before >= 0 && static_cast<std::ptrdiff_t>(u) >= before) { all_done = false; continue; }
+      if (before >= 0 && static_cast<std::ptrdiff_t>(u) >= before) {
+        all_done = false;
+        continue;
+      }
       if (d.units[u].state == Unit::Waiting) {
         Found f;
         scan(d.units[u].stmt, f);
@@ -198,8 +207,13 @@ Value In::Impl::global(ModuleObj* m, std::string_view name, std::ptrdiff_t befor
           run_unit(m, u);
         } else {
           std::optional<PyError> err;
-          try { run_unit(m, u); } catch (PyError& e) { err = e; }
-          if (err) { d.units[u].state = Unit::Done; in.note_incomplete(d.units[u].stmt->range, "top-level statement failed: " + in.describe(*err)); }
+          try {
+            run_unit(m, u);
+          } catch (PyError& e) { err = e; }
+          if (err) {
+            d.units[u].state = Unit::Done;
+            in.note_incomplete(d.units[u].stmt->range, "top-level statement failed: " + in.describe(*err));
+          }
         }
       }
       if (d.units[u].state == Unit::Running) all_done = false;
@@ -211,14 +225,19 @@ Value In::Impl::global(ModuleObj* m, std::string_view name, std::ptrdiff_t befor
   if (name == "__file__" || name == "__package__" || name == "__spec__" || name == "__doc__") return special_attr(m, name);
   if (d.stars.empty() || (name.size() > 1 && name.substr(0, 2) == "__") || builtins.find(name)) return {};
   if (!d.star_busy.insert(key).second) return {};
-  struct Done { std::unordered_set<std::string>& s; const std::string& k; ~Done() { s.erase(k); } } done{d.star_busy, key};
+  struct Done {
+    std::unordered_set<std::string>& s;
+    const std::string& k;
+    ~Done() { s.erase(k); }
+  } done{d.star_busy, key};
   // A submodule of that name settles it, unless a star import of that very module brings something called like it.
   const std::string sub = m->name + "." + key;
   const bool is_sub = m->is_package && m->source && in.import(sub);
   for (auto s = d.stars.rbegin(); s != d.stars.rend(); ++s) {
     std::string base = resolve_relative(m, (*s)->level, (*s)->module);
     if (base.empty() || (is_sub && base != sub)) continue;
-    if (!loaded.count(base) && !in.modules.natives.count(base) && !in.modules.sources.count(base) && !in.loader.mentions(base, name)) continue;
+    if (!loaded.count(base) && !in.modules.natives.count(base) && !in.modules.sources.count(base) && !in.loader.mentions(base, name))
+      continue;
     ModuleObj* from = in.import(base);
     if (!from || from == m) continue;
     Value all = from->demand ? global(from, "__all__") : from->env.vars.get("__all__");
@@ -229,7 +248,10 @@ Value In::Impl::global(ModuleObj* m, std::string_view name, std::ptrdiff_t befor
     }
     if (!visible) continue;
     Value v = all.set() ? in.module_attr(from, name) : global(from, name);
-    if (v.set()) { m->env.vars.set(name, v); return v; }
+    if (v.set()) {
+      m->env.vars.set(name, v);
+      return v;
+    }
   }
   return {};
 }
@@ -246,9 +268,16 @@ Value In::module_attr(ModuleObj* m, std::string_view name) {
   if (m->demand && m->demand->by_name.count("__getattr__")) impl_->global(m, "__getattr__");
   Value ga = m->env.vars.get("__getattr__");
   if (ga.is(Kind::Function) && m->demand && m->demand->attr_busy.insert(std::string(name)).second) {
-    struct Done { std::unordered_set<std::string>& s; std::string k; ~Done() { s.erase(k); } } done{m->demand->attr_busy, std::string(name)};
-    try { return call(ga, {str(std::string(name))}); }
-    catch (PyError& e) { if (!isinstance(e.exception, builtin_class("AttributeError"))) throw; }
+    struct Done {
+      std::unordered_set<std::string>& s;
+      std::string k;
+      ~Done() { s.erase(k); }
+    } done{m->demand->attr_busy, std::string(name)};
+    try {
+      return call(ga, {str(std::string(name))});
+    } catch (PyError& e) {
+      if (!isinstance(e.exception, builtin_class("AttributeError"))) throw;
+    }
   }
   return {};
 }
@@ -276,14 +305,19 @@ ModuleObj* In::Impl::load_module(const std::string& dotted) {
   std::size_t dot = dotted.rfind('.');
   // Stands in for a library's module where the search path has none: followed as that one would be.
   const bool written = src != in.modules.sources.end() && src->second.second.starts_with("rules/written/");
-  if (nat == in.modules.natives.end() && (src == in.modules.sources.end() || written) && dot != std::string::npos && !in.import(dotted.substr(0, dot))) return nullptr;
+  if (nat == in.modules.natives.end() && (src == in.modules.sources.end() || written) && dot != std::string::npos &&
+      !in.import(dotted.substr(0, dot)))
+    return nullptr;
   const program::Module* code = nullptr;
   if (written) code = in.loader.load(dotted);
   if (!code && src != in.modules.sources.end()) code = in.loader.parse(dotted, src->second.second, src->second.first);
   else if (nat == in.modules.natives.end()) code = in.loader.load(dotted);
   if (nat == in.modules.natives.end() && !code) {
     // A package that exists only as the parent of described modules ("xml" for "xml.etree").
-    auto has_child = [&](const auto& map) { auto i = map.lower_bound(dotted + "."); return i != map.end() && i->first.compare(0, dotted.size() + 1, dotted + ".") == 0; };
+    auto has_child = [&](const auto& map) {
+      auto i = map.lower_bound(dotted + ".");
+      return i != map.end() && i->first.compare(0, dotted.size() + 1, dotted + ".") == 0;
+    };
     if (!has_child(in.modules.natives) && !has_child(in.modules.sources)) return nullptr;
   }
   auto* m = in.make<ModuleObj>(dotted);
@@ -316,12 +350,18 @@ bool In::Impl::import_fails(ModuleObj* m) {
   for (const Stmt* s : m->source->body) {
     if (s->kind == StmtKind::Import) {
       for (const auto& i : s->imports)
-        if (!in.import(i.name)) { fails[m] = 1; return true; }
+        if (!in.import(i.name)) {
+          fails[m] = 1;
+          return true;
+        }
     } else if (s->kind == StmtKind::ImportFrom) {
       std::string base = resolve_relative(m, s->level, s->module);
       if (base == "__future__") continue;
       ModuleObj* other = base.empty() ? nullptr : in.import(base);
-      if (!other || (s->level > 0 && import_fails(other))) { fails[m] = 1; return true; }
+      if (!other || (s->level > 0 && import_fails(other))) {
+        fails[m] = 1;
+        return true;
+      }
     }
   }
   return false;
@@ -345,14 +385,19 @@ void In::Impl::exec_import(const Stmt* s, Env* env) {
   auto being_made = [&](ModuleObj* m, const std::string& name) {
     if (!m->demand) return false;
     const auto it = m->demand->by_name.find(name);
-    return it != m->demand->by_name.end() && std::any_of(it->second.begin(), it->second.end(), [&](std::size_t u) { return m->demand->units[u].state == ModuleObj::Demand::Unit::Running; });
+    return it != m->demand->by_name.end() && std::any_of(it->second.begin(), it->second.end(), [&](std::size_t u) {
+             return m->demand->units[u].state == ModuleObj::Demand::Unit::Running;
+           });
   };
   if (s->kind == StmtKind::Import) {
     for (const auto& i : s->imports) {
       ModuleObj* m = in.import(i.name);
       if (m && import_guard && import_fails(m)) m = nullptr;
       Value v = m ? Value(m) : missing(i.name, true, where(i));
-      if (!i.asname.empty()) { store(i.asname, v, env); continue; }
+      if (!i.asname.empty()) {
+        store(i.asname, v, env);
+        continue;
+      }
       std::string top = i.name.substr(0, i.name.find('.'));
       if (m && top != i.name) v = in.import(top);
       if (!m && top != i.name)
@@ -368,15 +413,23 @@ void In::Impl::exec_import(const Stmt* s, Env* env) {
   std::string shown = base.empty() ? std::string(static_cast<std::size_t>(s->level), '.') + s->module : base;
   for (const auto& i : s->imports) {
     const std::string& name = i.asname.empty() ? i.name : i.asname;
-    if (i.name == "*") { if (!m && import_guard) missing(shown, true, where(i)); continue; }
-    if (!m) { store(name, missing(shown, true, where(i)), env); continue; }
+    if (i.name == "*") {
+      if (!m && import_guard) missing(shown, true, where(i));
+      continue;
+    }
+    if (!m) {
+      store(name, missing(shown, true, where(i)), env);
+      continue;
+    }
     Value v = in.module_attr(m, i.name);
     if (!v.set())
       if (ModuleObj* sub = in.import(base + "." + i.name)) v = sub;
     if (v.is(Kind::Module) && import_guard && import_fails(v.as<ModuleObj>())) v = missing(v.as<ModuleObj>()->name, true, where(i));
     if (!v.set()) {
-      std::string why = (m->source && !m->builtin ? "cannot import name '" + i.name + "' from '" : "not described: '" + i.name + "' of '") + shown + "'";
-      if (being_made(m, i.name)) why += " (a circular import: '" + i.name + "' is defined with the help of what '" + here->name + "' imports it for)";
+      std::string why =
+          (m->source && !m->builtin ? "cannot import name '" + i.name + "' from '" : "not described: '" + i.name + "' of '") + shown + "'";
+      if (being_made(m, i.name))
+        why += " (a circular import: '" + i.name + "' is defined with the help of what '" + here->name + "' imports it for)";
       v = missing(why, false, where(i));
     }
     store(name, v, env);
@@ -415,14 +468,18 @@ bool In::Impl::run_effects(const std::string& key) {
         if (unit.state != ModuleObj::Demand::Unit::Waiting) continue;
         const Stmt* s = unit.stmt;
         bool named = (s->function && s->function->name == key) || (s->class_def && s->class_def->name == key);
-        if (s->function) for (const Expr* d : s->function->decorators) named = named || quoted_in(in.sources.text(d->range), low);
+        if (s->function)
+          for (const Expr* d : s->function->decorators) named = named || quoted_in(in.sources.text(d->range), low);
         else if (s->class_def) {
           for (const Expr* d : s->class_def->decorators) named = named || quoted_in(in.sources.text(d->range), low);
           for (const auto& b : s->class_def->bases) named = named || quoted_in(in.sources.text(b.range), low);
         } else named = quoted_in(in.sources.text(s->range), low);
         if (!named) continue;
         std::optional<PyError> err;
-        try { run_unit(m, u); ran = true; } catch (PyError& e) { err = e; }
+        try {
+          run_unit(m, u);
+          ran = true;
+        } catch (PyError& e) { err = e; }
         if (err) in.note_incomplete(s->range, "top-level statement failed: " + in.describe(*err));
       }
     if (ran || effects_tried.size() > 400) break;
@@ -437,7 +494,8 @@ bool In::Impl::run_effects(const std::string& key) {
         if (base.empty() || loaded.count(base)) continue;
         std::string title = low;
         title[0] = static_cast<char>(toupper(static_cast<unsigned char>(title[0])));
-        if (in.loader.mentions(base, key) || in.loader.mentions(base, "'" + title + "'") || in.loader.mentions(base, '"' + title + '"')) candidates.push_back(base);
+        if (in.loader.mentions(base, key) || in.loader.mentions(base, "'" + title + "'") || in.loader.mentions(base, '"' + title + '"'))
+          candidates.push_back(base);
         if (candidates.size() > 8) break;
       }
     }

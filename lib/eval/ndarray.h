@@ -8,8 +8,8 @@ namespace shardwright::eval {
 
 struct NdArrayObj : HostObj {
   std::vector<std::int64_t> shape;
-  std::vector<double> data;     ///< row-major
-  char type = 'f';              ///< 'f' float64, 'i' int64, 'b' bool
+  std::vector<double> data;  ///< row-major
+  char type = 'f';           ///< 'f' float64, 'i' int64, 'b' bool
   using HostObj::HostObj;
   std::string repr(Interpreter&) const override;
   Value getattr(Interpreter&, std::string_view) override;

@@ -16,19 +16,19 @@ inline constexpr const char* tp_rank_name = "<tensor-parallel rank>";
 
 /// An operation that raised.
 struct Failure {
-  std::string name;                           ///< canonical
+  std::string name;  ///< canonical
   Site site;
-  model::ModuleId module = -1;                ///< innermost module whose forward is running
-  std::vector<model::Operand> operands;       ///< every tensor among its arguments, lists opened
-  std::vector<model::SizeArg> sizes;          ///< sizes given to view, expand, …
+  model::ModuleId module = -1;           ///< innermost module whose forward is running
+  std::vector<model::Operand> operands;  ///< every tensor among its arguments, lists opened
+  std::vector<model::SizeArg> sizes;     ///< sizes given to view, expand, …
   std::string message;
 };
 
 /// The pair that a parallel layer returned, with the call that returned it.
 struct LayerResultObj : SeqObj {
-  Site site;                                  ///< the layer's call in user code
+  Site site;  ///< the layer's call in user code
   model::ModuleId layer = -1;
-  bool own_call = false;                      ///< the site calls the layer itself, not something around it
+  bool own_call = false;  ///< the site calls the layer itself, not something around it
   LayerResultObj(std::vector<Value> v, ClassObj* c) : SeqObj(Kind::Tuple, std::move(v), c) {}
 };
 
@@ -45,7 +45,8 @@ class Observer {
   /// A parallel layer's pair was used where a tensor belongs; its first element is taken instead.
   virtual void pair_used(const LayerResultObj&, const Site&) {}
   /// Something that a description noticed: a code, words, the tensors concerned.
-  virtual void noticed(const std::string& /*code*/, const std::string& /*text*/, const std::vector<model::TensorId>&, const Site&, model::ModuleId) {}
+  virtual void noticed(const std::string& /*code*/, const std::string& /*text*/, const std::vector<model::TensorId>&, const Site&,
+                       model::ModuleId) {}
   /// Shapes that some operands are to have for one more try; empty: raise the error.
   virtual std::map<model::TensorId, std::vector<std::int64_t>> repair(const Failure&) { return {}; }
   /// The second try worked.

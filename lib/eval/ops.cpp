@@ -8,12 +8,29 @@ namespace shardwright::eval {
 
 namespace {
 
-struct OpName { std::string_view op, method, reflected; };
+struct OpName {
+  std::string_view op, method, reflected;
+};
 constexpr OpName kOps[] = {
-    {"+", "__add__", "__radd__"}, {"-", "__sub__", "__rsub__"}, {"*", "__mul__", "__rmul__"}, {"/", "__truediv__", "__rtruediv__"},
-    {"//", "__floordiv__", "__rfloordiv__"}, {"%", "__mod__", "__rmod__"}, {"**", "__pow__", "__rpow__"}, {"@", "__matmul__", "__rmatmul__"},
-    {"&", "__and__", "__rand__"}, {"|", "__or__", "__ror__"}, {"^", "__xor__", "__rxor__"}, {"<<", "__lshift__", "__rlshift__"}, {">>", "__rshift__", "__rrshift__"},
-    {"<", "__lt__", "__gt__"}, {"<=", "__le__", "__ge__"}, {">", "__gt__", "__lt__"}, {">=", "__ge__", "__le__"}, {"==", "__eq__", "__eq__"}, {"!=", "__ne__", "__ne__"},
+    {"+", "__add__", "__radd__"},
+    {"-", "__sub__", "__rsub__"},
+    {"*", "__mul__", "__rmul__"},
+    {"/", "__truediv__", "__rtruediv__"},
+    {"//", "__floordiv__", "__rfloordiv__"},
+    {"%", "__mod__", "__rmod__"},
+    {"**", "__pow__", "__rpow__"},
+    {"@", "__matmul__", "__rmatmul__"},
+    {"&", "__and__", "__rand__"},
+    {"|", "__or__", "__ror__"},
+    {"^", "__xor__", "__rxor__"},
+    {"<<", "__lshift__", "__rlshift__"},
+    {">>", "__rshift__", "__rrshift__"},
+    {"<", "__lt__", "__gt__"},
+    {"<=", "__le__", "__ge__"},
+    {">", "__gt__", "__lt__"},
+    {">=", "__ge__", "__le__"},
+    {"==", "__eq__", "__eq__"},
+    {"!=", "__ne__", "__ne__"},
 };
 
 model::Sym::Kind sym_kind(std::string_view op) {
@@ -31,7 +48,8 @@ model::Sym::Kind sym_kind(std::string_view op) {
 bool int_pow(std::int64_t a, std::int64_t b, std::int64_t& out) {
   out = 1;
   while (b > 0) {
-    if (b & 1) if (__builtin_mul_overflow(out, a, &out)) return false;
+    if (b & 1)
+      if (__builtin_mul_overflow(out, a, &out)) return false;
     b >>= 1;
     if (b && __builtin_mul_overflow(a, a, &a)) return false;
   }
@@ -96,14 +114,26 @@ Value In::Impl::number_binary(std::string_view op, const Value& a, const Value& 
   auto done_real = [&](double v) { return Value::real(v, in.sym(sym_kind(op), a, b, v)); };
   if (a.is_integral() && b.is_integral()) {
     std::int64_t x = a.as_int(), y = b.as_int(), r = 0;
-    if (op == "+") { if (__builtin_add_overflow(x, y, &r)) return in.unknown("integer wider than 64 bits"); return done_int(r); }
-    if (op == "-") { if (__builtin_sub_overflow(x, y, &r)) return in.unknown("integer wider than 64 bits"); return done_int(r); }
-    if (op == "*") { if (__builtin_mul_overflow(x, y, &r)) return in.unknown("integer wider than 64 bits"); return done_int(r); }
+    if (op == "+") {
+      if (__builtin_add_overflow(x, y, &r)) return in.unknown("integer wider than 64 bits");
+      return done_int(r);
+    }
+    if (op == "-") {
+      if (__builtin_sub_overflow(x, y, &r)) return in.unknown("integer wider than 64 bits");
+      return done_int(r);
+    }
+    if (op == "*") {
+      if (__builtin_mul_overflow(x, y, &r)) return in.unknown("integer wider than 64 bits");
+      return done_int(r);
+    }
     if (op == "//" || op == "%") {
       if (y == 0) in.raise("ZeroDivisionError", op == "//" ? "integer division or modulo by zero" : "integer modulo by zero");
       if (y == -1) return done_int(op == "//" ? -x : 0);
       std::int64_t q = x / y, m = x % y;
-      if (m != 0 && ((m < 0) != (y < 0))) { --q; m += y; }
+      if (m != 0 && ((m < 0) != (y < 0))) {
+        --q;
+        m += y;
+      }
       return done_int(op == "//" ? q : m);
     }
     if (op == "/") {
@@ -111,7 +141,10 @@ Value In::Impl::number_binary(std::string_view op, const Value& a, const Value& 
       return done_real(static_cast<double>(x) / static_cast<double>(y));
     }
     if (op == "**") {
-      if (y < 0) { if (x == 0) in.raise("ZeroDivisionError", "0.0 cannot be raised to a negative power"); return done_real(std::pow(static_cast<double>(x), static_cast<double>(y))); }
+      if (y < 0) {
+        if (x == 0) in.raise("ZeroDivisionError", "0.0 cannot be raised to a negative power");
+        return done_real(std::pow(static_cast<double>(x), static_cast<double>(y)));
+      }
       if (!int_pow(x, y, r)) return in.unknown("integer wider than 64 bits");
       return done_int(r);
     }
@@ -119,8 +152,16 @@ Value In::Impl::number_binary(std::string_view op, const Value& a, const Value& 
     if (op == "&") return both ? Value::boolean((x & y) != 0) : done_int(x & y);
     if (op == "|") return both ? Value::boolean((x | y) != 0) : done_int(x | y);
     if (op == "^") return both ? Value::boolean((x ^ y) != 0) : done_int(x ^ y);
-    if (op == "<<") { if (y < 0) in.raise("ValueError", "negative shift count"); if (y > 62 || (x != 0 && std::abs(static_cast<double>(x)) * std::pow(2.0, static_cast<double>(y)) > 9e18)) return in.unknown("integer wider than 64 bits"); return done_int(x << y); }
-    if (op == ">>") { if (y < 0) in.raise("ValueError", "negative shift count"); return done_int(x >> std::min<std::int64_t>(y, 63)); }
+    if (op == "<<") {
+      if (y < 0) in.raise("ValueError", "negative shift count");
+      if (y > 62 || (x != 0 && std::abs(static_cast<double>(x)) * std::pow(2.0, static_cast<double>(y)) > 9e18))
+        return in.unknown("integer wider than 64 bits");
+      return done_int(x << y);
+    }
+    if (op == ">>") {
+      if (y < 0) in.raise("ValueError", "negative shift count");
+      return done_int(x >> std::min<std::int64_t>(y, 63));
+    }
     return {};
   }
   double x = a.as_double(), y = b.as_double();
@@ -157,7 +198,10 @@ Value In::Impl::seq_binary(std::string_view op, const Value& a, const Value& b, 
       std::vector<Value> items = a.as<SeqObj>()->items;
       const auto& more = b.as<SeqObj>()->items;
       items.insert(items.end(), more.begin(), more.end());
-      return in.make<SeqObj>(a.kind(), std::move(items), a.kind() == Kind::Tuple && a.obj()->cls && a.obj()->cls->builtin && !a.obj()->cls->lookup("_fields").set() ? a.obj()->cls : nullptr);
+      return in.make<SeqObj>(a.kind(), std::move(items),
+                             a.kind() == Kind::Tuple && a.obj()->cls && a.obj()->cls->builtin && !a.obj()->cls->lookup("_fields").set()
+                                 ? a.obj()->cls
+                                 : nullptr);
     }
     return {};
   }
@@ -174,9 +218,15 @@ Value In::Impl::seq_binary(std::string_view op, const Value& a, const Value& b, 
     if (is_seq(s)) {
       std::vector<Value> out;
       const auto& items = s.as<SeqObj>()->items;
-      in.guard("repeat", n, Value::none(), true, {});   // how long the list is
-      for (std::int64_t i = 0; i < n.as_int(); ++i) { steps += static_cast<std::int64_t>(items.size()); out.insert(out.end(), items.begin(), items.end()); }
-      if (inplace && s.is(Kind::List)) { s.as<SeqObj>()->items = std::move(out); return s; }
+      in.guard("repeat", n, Value::none(), true, {});  // how long the list is
+      for (std::int64_t i = 0; i < n.as_int(); ++i) {
+        steps += static_cast<std::int64_t>(items.size());
+        out.insert(out.end(), items.begin(), items.end());
+      }
+      if (inplace && s.is(Kind::List)) {
+        s.as<SeqObj>()->items = std::move(out);
+        return s;
+      }
       return in.make<SeqObj>(s.kind(), std::move(out));
     }
     return {};
@@ -186,8 +236,10 @@ Value In::Impl::seq_binary(std::string_view op, const Value& a, const Value& b, 
   if (op == "|" && a.is(Kind::Dict) && b.is(Kind::Dict)) {
     auto* d = inplace ? a.as<DictObj>() : in.make<DictObj>();
     if (!inplace)
-      for (auto& x : a.as<DictObj>()->entries) if (x.alive) d->set(in, x.key, x.value);
-    for (auto& x : std::vector<DictObj::Entry>(b.as<DictObj>()->entries)) if (x.alive) d->set(in, x.key, x.value);
+      for (auto& x : a.as<DictObj>()->entries)
+        if (x.alive) d->set(in, x.key, x.value);
+    for (auto& x : std::vector<DictObj::Entry>(b.as<DictObj>()->entries))
+      if (x.alive) d->set(in, x.key, x.value);
     return d;
   }
   if (is_set(a) && is_seq(b) && (op == "|" || op == "&" || op == "-" || op == "^")) {  // dict.keys() | [...]
@@ -207,7 +259,12 @@ Value In::Impl::seq_binary(std::string_view op, const Value& a, const Value& b, 
     if (op == "|" || op == "^")
       for (auto& e : y->entries)
         if (e.alive && (op == "|" || !x->find(in, e.key))) d->set(in, e.key, Value::none());
-    if (inplace && a.is(Kind::Set)) { x->entries = d->entries; x->index = d->index; x->live = d->live; return a; }
+    if (inplace && a.is(Kind::Set)) {
+      x->entries = d->entries;
+      x->index = d->index;
+      x->live = d->live;
+      return a;
+    }
     return d;
   }
   return {};
@@ -230,7 +287,8 @@ Value In::Impl::dunder_binary(std::string_view op, const Value& a, const Value& 
     if (v.set()) return v;
   }
   // A subclass on the right goes first.
-  if (a.is_object() && b.is_object() && b.obj()->cls && a.obj()->cls && b.obj()->cls != a.obj()->cls && b.obj()->cls->derives_from(a.obj()->cls)) {
+  if (a.is_object() && b.is_object() && b.obj()->cls && a.obj()->cls && b.obj()->cls != a.obj()->cls &&
+      b.obj()->cls->derives_from(a.obj()->cls)) {
     Value v = try_call(b, r, a);
     if (v.set()) return v;
   }
@@ -242,13 +300,15 @@ Value In::Impl::dunder_binary(std::string_view op, const Value& a, const Value& 
 Value In::binary(std::string_view op, const Value& a, const Value& b, const Expr* site, const Expr* ea, const Expr* eb, bool inplace) {
   if (a.is_number() && b.is_number()) {
     Value v;
-    try { v = impl_->number_binary(op, a, b); }
-    catch (PyError&) { throw; }
+    try {
+      v = impl_->number_binary(op, a, b);
+    } catch (PyError&) { throw; }
     if (v.set()) return v;
   }
   if (a.is(Kind::Tensor) || b.is(Kind::Tensor)) {
     const Value& other = a.is(Kind::Tensor) ? b : a;
-    if (tensors && (other.is_number() || other.is(Kind::Tensor) || other.is_unknown() || other.is(Kind::Complex) || other.is(Kind::Host))) return tensors->binary(*this, op, a, b, site, ea, eb, inplace);
+    if (tensors && (other.is_number() || other.is(Kind::Tensor) || other.is_unknown() || other.is(Kind::Complex) || other.is(Kind::Host)))
+      return tensors->binary(*this, op, a, b, site, ea, eb, inplace);
     if (tensors && !(other.is(Kind::Instance))) return tensors->binary(*this, op, a, b, site, ea, eb, inplace);
   }
   if (a.is_unknown()) return a;
@@ -274,7 +334,10 @@ Value In::binary(std::string_view op, const Value& a, const Value& b, const Expr
   if (op == "|" && (a.is(Kind::Class) || a.is_none() || b.is(Kind::Class))) return tuple({a, b});
   for (const Value* x : {&a, &b})
     if (x->is_object() && type_of(*x)->unknown_base.is_unknown()) return unknown("operator on an object whose class is not followed", site);
-  raise("TypeError", "unsupported operand type(s) for " + std::string(op) + (inplace ? "=" : "") + ": '" + type_of(a)->name + "' and '" + type_of(b)->name + "'", site);
+  raise("TypeError",
+        "unsupported operand type(s) for " + std::string(op) + (inplace ? "=" : "") + ": '" + type_of(a)->name + "' and '" +
+            type_of(b)->name + "'",
+        site);
 }
 
 Value In::unary(std::string_view op, const Value& a, const Expr* site, const Expr* ea) {
@@ -293,7 +356,10 @@ Value In::unary(std::string_view op, const Value& a, const Expr* site, const Exp
   if (a.is_object() && a.obj()->cls && !a.is(Kind::Class)) {
     Value f = a.obj()->cls->lookup(op == "-" ? "__neg__" : op == "+" ? "__pos__" : "__invert__");
     if (f.set()) return call(f, {a}, site);
-    if (a.is(Kind::Host) && op == "-") { Value v = a.as<HostObj>()->binary(*this, "*", a, Value::integer(-1)); if (v.set()) return v; }
+    if (a.is(Kind::Host) && op == "-") {
+      Value v = a.as<HostObj>()->binary(*this, "*", a, Value::integer(-1));
+      if (v.set()) return v;
+    }
     if (a.is(Kind::Instance) && a.as<InstanceObj>()->base.set()) return unary(op, a.as<InstanceObj>()->base, site, ea);
   }
   raise("TypeError", "bad operand type for unary " + std::string(op) + ": '" + type_of(a)->name + "'", site);
@@ -331,7 +397,8 @@ Value In::compare(std::string_view op, const Value& a, const Value& b, const Exp
   }
   if (a.is(Kind::Tensor) || b.is(Kind::Tensor)) {
     const Value& other = a.is(Kind::Tensor) ? b : a;
-    if (tensors && (other.is_number() || other.is(Kind::Tensor) || other.is_unknown() || other.is(Kind::Host))) return tensors->compare(*this, op, a, b, site, ea, eb);
+    if (tensors && (other.is_number() || other.is(Kind::Tensor) || other.is_unknown() || other.is(Kind::Host)))
+      return tensors->compare(*this, op, a, b, site, ea, eb);
     if (op == "==" || op == "!=") return Value::boolean(op == "!=");
   }
   if (a.is_unknown()) return a;
@@ -355,7 +422,10 @@ Value In::compare(std::string_view op, const Value& a, const Value& b, const Exp
       if (r.set()) return r;
       if (op == "!=") {
         r = impl_->dunder_binary("==", a, b, false);
-        if (r.set()) { if (r.is_unknown()) return r; return Value::boolean(!truthy(r, site)); }
+        if (r.set()) {
+          if (r.is_unknown()) return r;
+          return Value::boolean(!truthy(r, site));
+        }
       }
     }
     for (const Value* h : {&a, &b})
@@ -385,14 +455,23 @@ Value In::compare(std::string_view op, const Value& a, const Value& b, const Exp
     }
     r = order(x.size() < y.size() ? -1 : x.size() > y.size() ? 1 : 0);
   } else if (is_set(a) && is_set(b)) {
-    auto subset = [&](DictObj* x, DictObj* y) { for (auto& e : x->entries) if (e.alive && !y->find(*this, e.key)) return false; return true; };
+    auto subset = [&](DictObj* x, DictObj* y) {
+      for (auto& e : x->entries)
+        if (e.alive && !y->find(*this, e.key)) return false;
+      return true;
+    };
     auto* x = a.as<DictObj>();
     auto* y = b.as<DictObj>();
-    r = op == "<=" ? subset(x, y) : op == ">=" ? subset(y, x) : op == "<" ? subset(x, y) && x->live < y->live : subset(y, x) && y->live < x->live;
+    r = op == "<="   ? subset(x, y)
+        : op == ">=" ? subset(y, x)
+        : op == "<"  ? subset(x, y) && x->live < y->live
+                     : subset(y, x) && y->live < x->live;
   } else {
     for (const Value* x : {&a, &b})
-      if (x->is_object() && type_of(*x)->unknown_base.is_unknown()) return unknown("comparison with an object whose class is not followed", site);
-    raise("TypeError", "'" + std::string(op) + "' not supported between instances of '" + type_of(a)->name + "' and '" + type_of(b)->name + "'", site);
+      if (x->is_object() && type_of(*x)->unknown_base.is_unknown())
+        return unknown("comparison with an object whose class is not followed", site);
+    raise("TypeError",
+          "'" + std::string(op) + "' not supported between instances of '" + type_of(a)->name + "' and '" + type_of(b)->name + "'", site);
   }
   return Value::boolean(r);
 }
@@ -422,8 +501,10 @@ bool In::equal(const Value& a, const Value& b) {
   }
   if (a.kind() != b.kind()) return false;
   switch (a.kind()) {
-    case Kind::Str: case Kind::Bytes: return a.str() == b.str();
-    case Kind::Tuple: case Kind::List: {
+    case Kind::Str:
+    case Kind::Bytes: return a.str() == b.str();
+    case Kind::Tuple:
+    case Kind::List: {
       const auto& x = a.as<SeqObj>()->items;
       const auto& y = b.as<SeqObj>()->items;
       if (x.size() != y.size()) return false;
@@ -443,22 +524,30 @@ bool In::equal(const Value& a, const Value& b) {
       }
       return true;
     }
-    case Kind::Range: return a.as<RangeObj>()->start == b.as<RangeObj>()->start && a.as<RangeObj>()->stop == b.as<RangeObj>()->stop && a.as<RangeObj>()->step == b.as<RangeObj>()->step;
-    case Kind::Slice: return equal(a.as<SliceObj>()->start, b.as<SliceObj>()->start) && equal(a.as<SliceObj>()->stop, b.as<SliceObj>()->stop) && equal(a.as<SliceObj>()->step, b.as<SliceObj>()->step);
-    case Kind::BoundMethod: return identical(a.as<BoundMethodObj>()->self, b.as<BoundMethodObj>()->self) && identical(a.as<BoundMethodObj>()->function, b.as<BoundMethodObj>()->function);
+    case Kind::Range:
+      return a.as<RangeObj>()->start == b.as<RangeObj>()->start && a.as<RangeObj>()->stop == b.as<RangeObj>()->stop &&
+          a.as<RangeObj>()->step == b.as<RangeObj>()->step;
+    case Kind::Slice:
+      return equal(a.as<SliceObj>()->start, b.as<SliceObj>()->start) && equal(a.as<SliceObj>()->stop, b.as<SliceObj>()->stop) &&
+          equal(a.as<SliceObj>()->step, b.as<SliceObj>()->step);
+    case Kind::BoundMethod:
+      return identical(a.as<BoundMethodObj>()->self, b.as<BoundMethodObj>()->self) &&
+          identical(a.as<BoundMethodObj>()->function, b.as<BoundMethodObj>()->function);
     default: return identical(a, b);
   }
 }
 
 std::size_t In::hash(const Value& v) {
   switch (v.kind()) {
-    case Kind::Bool: case Kind::Int: return std::hash<std::int64_t>()(v.as_int());
+    case Kind::Bool:
+    case Kind::Int: return std::hash<std::int64_t>()(v.as_int());
     case Kind::Float: {
       double d = v.as_double();
       if (d == std::floor(d) && std::abs(d) < 9e18) return std::hash<std::int64_t>()(static_cast<std::int64_t>(d));
       return std::hash<double>()(d);
     }
-    case Kind::Str: case Kind::Bytes: return std::hash<std::string_view>()(v.str());
+    case Kind::Str:
+    case Kind::Bytes: return std::hash<std::string_view>()(v.str());
     case Kind::Tuple: {
       std::size_t h = 0x345678;
       for (const auto& x : v.as<SeqObj>()->items) h = h * 1000003 ^ hash(x);
@@ -466,10 +555,13 @@ std::size_t In::hash(const Value& v) {
     }
     case Kind::FrozenSet: {
       std::size_t h = 7;
-      for (const auto& e : v.as<DictObj>()->entries) if (e.alive) h ^= hash(e.key);
+      for (const auto& e : v.as<DictObj>()->entries)
+        if (e.alive) h ^= hash(e.key);
       return h;
     }
-    case Kind::List: case Kind::Dict: case Kind::Set:
+    case Kind::List:
+    case Kind::Dict:
+    case Kind::Set:
       if (v.obj()->cls && v.obj()->cls->lookup("__hash__").is(Kind::Function)) return hash(call(v.obj()->cls->lookup("__hash__"), {v}));
       raise("TypeError", "unhashable type: '" + type_of(v)->name + "'");
     case Kind::Instance: {
@@ -479,7 +571,8 @@ std::size_t In::hash(const Value& v) {
       return std::hash<const void*>()(v.obj());
     }
     case Kind::Host: return v.as<HostObj>()->hash();
-    case Kind::BoundMethod: return std::hash<const void*>()(v.as<BoundMethodObj>()->self.is_object() ? v.as<BoundMethodObj>()->self.obj() : nullptr);
+    case Kind::BoundMethod:
+      return std::hash<const void*>()(v.as<BoundMethodObj>()->self.is_object() ? v.as<BoundMethodObj>()->self.obj() : nullptr);
     default: return v.is_object() ? std::hash<const void*>()(v.obj()) : static_cast<std::size_t>(v.kind()) * 7919;
   }
 }
@@ -487,9 +580,12 @@ std::size_t In::hash(const Value& v) {
 std::optional<bool> In::truth(const Value& v) {
   switch (v.kind()) {
     case Kind::None: return false;
-    case Kind::Bool: case Kind::Int: return v.as_int() != 0;
-    case Kind::Float: case Kind::Complex: return v.as_double() != 0;
-    case Kind::Unknown: case Kind::Unset: return std::nullopt;
+    case Kind::Bool:
+    case Kind::Int: return v.as_int() != 0;
+    case Kind::Float:
+    case Kind::Complex: return v.as_double() != 0;
+    case Kind::Unknown:
+    case Kind::Unset: return std::nullopt;
     case Kind::Tensor: {
       if (!tensors) return std::nullopt;
       Value t = tensors->truth(*this, v);
@@ -506,9 +602,13 @@ std::optional<bool> In::truth(const Value& v) {
     if (f.is(Kind::Function) || (f.is(Kind::Native) && v.is(Kind::Instance))) return truth(call(f, {v}));
   }
   switch (v.kind()) {
-    case Kind::Str: case Kind::Bytes: return !v.str().empty();
-    case Kind::Tuple: case Kind::List: return !v.as<SeqObj>()->items.empty();
-    case Kind::Dict: case Kind::Set: case Kind::FrozenSet: return v.as<DictObj>()->live != 0;
+    case Kind::Str:
+    case Kind::Bytes: return !v.str().empty();
+    case Kind::Tuple:
+    case Kind::List: return !v.as<SeqObj>()->items.empty();
+    case Kind::Dict:
+    case Kind::Set:
+    case Kind::FrozenSet: return v.as<DictObj>()->live != 0;
     case Kind::Range: return v.as<RangeObj>()->size() != 0;
     case Kind::Host: {
       Value t = v.as<HostObj>()->truth(*this);

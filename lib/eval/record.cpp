@@ -7,7 +7,8 @@ namespace shardwright::eval {
 
 In::Impl::Impl(Interpreter& i) : in(i) {}
 
-Interpreter::Interpreter(support::SourceManager& sm, ModuleSource& src, model::Trace& tr) : sources(sm), loader(src), trace(tr), impl_(std::make_unique<Impl>(*this)) {
+Interpreter::Interpreter(support::SourceManager& sm, ModuleSource& src, model::Trace& tr)
+    : sources(sm), loader(src), trace(tr), impl_(std::make_unique<Impl>(*this)) {
   char here = 0;
   rlimit lim{};
   std::size_t size = 8u << 20;
@@ -87,7 +88,9 @@ void In::raise_value(Value e, Range where) {
 
 std::string In::describe(const PyError& e) {
   std::string name = type_of(e.exception)->name, text;
-  try { text = to_str(e.exception); } catch (PyError&) { text = "?"; }
+  try {
+    text = to_str(e.exception);
+  } catch (PyError&) { text = "?"; }
   return text.empty() ? name : name + ": " + text;
 }
 
@@ -96,7 +99,7 @@ Site In::site(const Expr* expr) const {
   s.direct = true;
   for (auto it = stack_.rbegin(); it != stack_.rend(); ++it) {
     ActiveFrame* f = *it;
-    if (f->id < 0) return s;            // top-level code of a module
+    if (f->id < 0) return s;  // top-level code of a module
     if (!f->builtin) {
       s.frame = f->id;
       s.step = f->step;
@@ -116,21 +119,45 @@ model::Binding In::bind_summary(const Value& v, int depth) {
   if (tensors_only) depth = std::min(depth, 1);
   switch (v.kind()) {
     case Kind::None: b.kind = B::None; return b;
-    case Kind::Bool: b.kind = B::Bool; b.integer = v.as_int(); b.sym = v.sym(); return b;
-    case Kind::Int: b.kind = B::Int; b.integer = v.as_int(); b.number = v.as_double(); b.sym = v.sym(); return b;
-    case Kind::Float: b.kind = B::Float; b.number = v.as_double(); b.sym = v.sym(); return b;
-    case Kind::Str: b.kind = B::Str; b.text = v.str(); return b;
-    case Kind::Tensor: b.kind = B::Tensor; b.tensor = v.as<TensorObj>()->id; return b;
-    case Kind::Function: case Kind::BoundMethod: case Kind::Native: case Kind::Class:
+    case Kind::Bool:
+      b.kind = B::Bool;
+      b.integer = v.as_int();
+      b.sym = v.sym();
+      return b;
+    case Kind::Int:
+      b.kind = B::Int;
+      b.integer = v.as_int();
+      b.number = v.as_double();
+      b.sym = v.sym();
+      return b;
+    case Kind::Float:
+      b.kind = B::Float;
+      b.number = v.as_double();
+      b.sym = v.sym();
+      return b;
+    case Kind::Str:
+      b.kind = B::Str;
+      b.text = v.str();
+      return b;
+    case Kind::Tensor:
+      b.kind = B::Tensor;
+      b.tensor = v.as<TensorObj>()->id;
+      return b;
+    case Kind::Function:
+    case Kind::BoundMethod:
+    case Kind::Native:
+    case Kind::Class:
       b.kind = B::Function;
       b.text = v.is(Kind::Class) ? v.as<ClassObj>()->qualified() : v.is(Kind::Function) ? v.as<FunctionObj>()->qualname : "";
       if (v.is(Kind::BoundMethod) && depth > 0) b.items.emplace_back("self", bind_summary(v.as<BoundMethodObj>()->self, 0));
       return b;
-    case Kind::Tuple: case Kind::List:
+    case Kind::Tuple:
+    case Kind::List:
       b.kind = B::Sequence;
       b.text = v.is(Kind::Tuple) ? "tuple" : "list";
       // A named tuple carries its class instead, so that it can be built again.
-      if (const Value fields = v.is(Kind::Tuple) ? type_of(v)->lookup("_fields") : Value(); fields.is(Kind::Tuple)) b.text = type_of(v)->qualified();
+      if (const Value fields = v.is(Kind::Tuple) ? type_of(v)->lookup("_fields") : Value(); fields.is(Kind::Tuple))
+        b.text = type_of(v)->qualified();
       if (depth > 0)
         for (const auto& x : v.as<SeqObj>()->items) {
           if (b.items.size() >= 512) break;
@@ -148,13 +175,22 @@ model::Binding In::bind_summary(const Value& v, int depth) {
             b.keys.assign(b.items.size(), "");
             for (std::size_t i = 0; i < b.items.size(); ++i) b.keys[i] = to_repr(str(b.items[i].first));
           }
-          b.items.emplace_back(e.key.is(Kind::Str) ? e.key.str() : e.key.is_integral() ? std::to_string(e.key.as_int()) : type_of(e.key)->name, bind_summary(e.value, depth - 1));
-          if (!e.key.is(Kind::Str) || !b.keys.empty()) b.keys.push_back(e.key.is(Kind::Str) || e.key.is_integral() || e.key.is(Kind::Float) || e.key.is_none() ? to_repr(e.key) : "");
+          b.items.emplace_back(e.key.is(Kind::Str)       ? e.key.str()
+                                   : e.key.is_integral() ? std::to_string(e.key.as_int())
+                                                         : type_of(e.key)->name,
+                               bind_summary(e.value, depth - 1));
+          if (!e.key.is(Kind::Str) || !b.keys.empty())
+            b.keys.push_back(e.key.is(Kind::Str) || e.key.is_integral() || e.key.is(Kind::Float) || e.key.is_none() ? to_repr(e.key) : "");
         }
       return b;
     case Kind::Instance: {
       auto* o = v.as<InstanceObj>();
-      if (o->module_id >= 0) { b.kind = B::Module; b.module = o->module_id; b.text = o->cls->qualified(); return b; }
+      if (o->module_id >= 0) {
+        b.kind = B::Module;
+        b.module = o->module_id;
+        b.text = o->cls->qualified();
+        return b;
+      }
       b.kind = B::Object;
       b.text = o->cls->qualified();
       if (depth > 0 && o->attrs)

@@ -37,18 +37,22 @@ Diagnostic from_error(Interpreter& in, const PyError& e) {
   return d;
 }
 
-struct Failed { Diagnostic d; };
+struct Failed {
+  Diagnostic d;
+};
 
 /// The part of a reason that speaks of an import ("call of …: module 'x' is not found"); "" when none does.
 std::string import_problem(const std::string& why) {
   std::size_t at = why.find("module '");
-  if (at != std::string::npos && why.find("is not found", at) == std::string::npos && why.find("is not read", at) == std::string::npos) at = std::string::npos;
+  if (at != std::string::npos && why.find("is not found", at) == std::string::npos && why.find("is not read", at) == std::string::npos)
+    at = std::string::npos;
   if (at == std::string::npos) at = why.find("cannot import name '");
   return at == std::string::npos ? "" : why.substr(at);
 }
 
 const char* way_out(const std::string& problem) {
-  if (problem.find("circular import") != std::string::npos) return "move one of the two imports into the function that needs it, or what both need into a third module";
+  if (problem.find("circular import") != std::string::npos)
+    return "move one of the two imports into the function that needs it, or what both need into a third module";
   return problem.find("is not read") != std::string::npos ? "put Python source there" : "give its folder with --python-path, or install it";
 }
 
@@ -56,7 +60,9 @@ const char* way_out(const std::string& problem) {
 std::string missing_base(const ClassObj* cls) {
   if (!cls || !cls->unknown_base.is_unknown()) return "";
   const std::string problem = import_problem(cls->unknown_base.as<UnknownObj>()->why);
-  return problem.empty() ? "" : "'" + cls->name + "' cannot be built: a class that it derives from is missing: " + problem + "; " + way_out(problem);
+  return problem.empty()
+      ? ""
+      : "'" + cls->name + "' cannot be built: a class that it derives from is missing: " + problem + "; " + way_out(problem);
 }
 
 /// Modules at given files, and the packages above those that are nowhere else.
@@ -86,7 +92,8 @@ void place_modules(python::Resolver& resolver, const std::vector<std::pair<std::
 
 class Runner {
  public:
-  Runner(const Job& job, Traced& out, PythonSource& src, support::SourceManager& sm) : job_(job), out_(out), in_(*out.interpreter), src_(src), sm_(sm) {}
+  Runner(const Job& job, Traced& out, PythonSource& src, support::SourceManager& sm)
+      : job_(job), out_(out), in_(*out.interpreter), src_(src), sm_(sm) {}
 
   void run() {
     ModuleObj* entry = find_module();
@@ -105,14 +112,18 @@ class Runner {
     for (const auto& a : job_.args) text += a.second;
     for (const auto& i : job_.inputs) text += i.second.expression;
     for (auto [name, dotted] : {std::pair{"torch", "torch"}, {"nn", "torch.nn"}, {"F", "torch.nn.functional"}, {"np", "numpy"}}) {
-      if (text.find(std::string(name) + ".") == std::string::npos || in_.impl()->global(entry, name).set() || env_.vars.find(name)) continue;
+      if (text.find(std::string(name) + ".") == std::string::npos || in_.impl()->global(entry, name).set() || env_.vars.find(name))
+        continue;
       if (ModuleObj* m = in_.import(dotted)) env_.vars.set(name, m);
     }
     Value cls = in_.module_attr(entry, class_name_);
-    if (!cls.set()) throw Failed{failure("module '" + entry->name + "'" + file_of(entry) + " has no class '" + class_name_ + "'" + classes_of(entry), {}, "input")};
+    if (!cls.set())
+      throw Failed{failure("module '" + entry->name + "'" + file_of(entry) + " has no class '" + class_name_ + "'" + classes_of(entry), {},
+                           "input")};
     if (cls.is_unknown()) {
       const std::string why = cls.as<UnknownObj>()->why, problem = import_problem(why);
-      throw Failed{failure("'" + class_name_ + "' cannot be followed: " + (problem.empty() ? why : problem + "; " + way_out(problem)), cls.as<UnknownObj>()->where, "input")};
+      throw Failed{failure("'" + class_name_ + "' cannot be followed: " + (problem.empty() ? why : problem + "; " + way_out(problem)),
+                           cls.as<UnknownObj>()->where, "input")};
     }
     if (cls.is(Kind::Class)) out_.root_class = cls.as<ClassObj>();
     if (!job_.setup.empty()) {
@@ -120,11 +131,14 @@ class Runner {
       for (const Stmt* s : code->body) in_.impl()->exec(s, &env_);
     }
     Value model = build(cls);
-    if (model.is_unknown()) throw Failed{failure("the model could not be built: " + model.as<UnknownObj>()->why, model.as<UnknownObj>()->where, "input")};
+    if (model.is_unknown())
+      throw Failed{failure("the model could not be built: " + model.as<UnknownObj>()->why, model.as<UnknownObj>()->where, "input")};
     const Range class_at = out_.root_class && out_.root_class->def ? out_.root_class->def->range : Range{};
     if (!model.is(Kind::Instance) || model.as<InstanceObj>()->module_id < 0) {
       if (const std::string why = missing_base(out_.root_class); !why.empty()) throw Failed{failure(why, class_at, "input")};
-      throw Failed{failure("'" + class_name_ + "' is not an nn.Module: building it gives " + in_.type_of(model)->qualified() + "; expected a class derived from torch.nn.Module" + classes_of(entry), class_at, "input")};
+      throw Failed{failure("'" + class_name_ + "' is not an nn.Module: building it gives " + in_.type_of(model)->qualified() +
+                               "; expected a class derived from torch.nn.Module" + classes_of(entry),
+                           class_at, "input")};
     }
     out_.root_class = in_.type_of(model);
     finish_model(in_, model, job_.train);
@@ -149,14 +163,20 @@ class Runner {
     if (!m) {
       std::string paths;
       for (const auto& p : src_.loader().resolver().search_paths()) paths += (paths.empty() ? "" : ", ") + p;
-      throw Failed{failure("module '" + name + "' is not found" + (paths.empty() ? "" : " (looked in " + paths + ")") + "; give its folder with --python-path", {}, "input")};
+      throw Failed{failure("module '" + name + "' is not found" + (paths.empty() ? "" : " (looked in " + paths + ")") +
+                               "; give its folder with --python-path",
+                           {}, "input")};
     }
-    if (m->source && !m->builtin && !m->source->syntax_errors.empty()) throw Failed{failure("syntax error: this cannot be read as Python 3, expected a file that `python3 -m py_compile` accepts", m->source->syntax_errors[0], "syntax")};
+    if (m->source && !m->builtin && !m->source->syntax_errors.empty())
+      throw Failed{failure("syntax error: this cannot be read as Python 3, expected a file that `python3 -m py_compile` accepts",
+                           m->source->syntax_errors[0], "syntax")};
     out_.entry_module = name;
     return m;
   }
 
-  std::string file_of(const ModuleObj* m) const { return m->source && m->source->file >= 0 ? " (" + sm_.file(m->source->file).path + ")" : ""; }
+  std::string file_of(const ModuleObj* m) const {
+    return m->source && m->source->file >= 0 ? " (" + sm_.file(m->source->file).path + ")" : "";
+  }
 
   std::string classes_of(ModuleObj* m) {
     std::string out;
@@ -174,13 +194,15 @@ class Runner {
 
   const program::Module* parse(const std::string& what, const std::string& text) {
     const program::Module* m = in_.loader.parse("<job>", what, text);
-    if (!m || !m->syntax_errors.empty()) throw Failed{failure("syntax error in " + what + " of the job", m ? m->syntax_errors[0] : Range{}, "syntax")};
+    if (!m || !m->syntax_errors.empty())
+      throw Failed{failure("syntax error in " + what + " of the job", m ? m->syntax_errors[0] : Range{}, "syntax")};
     return m;
   }
 
   Value expression(const std::string& what, const std::string& text) {
     const program::Module* m = parse(what, text);
-    if (m->body.size() != 1 || m->body[0]->kind != StmtKind::Expression) throw Failed{failure(what + " of the job is not an expression: " + text, {}, "input")};
+    if (m->body.size() != 1 || m->body[0]->kind != StmtKind::Expression)
+      throw Failed{failure(what + " of the job is not an expression: " + text, {}, "input")};
     return in_.eval(m->body[0]->value, &env_);
   }
 
@@ -192,7 +214,10 @@ class Runner {
       return;
     }
     const std::string text(sm_.text(e->range));
-    if (!std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isalnum(c) || std::string_view("_-./ ").find(static_cast<char>(c)) != std::string_view::npos; })) return;
+    if (!std::all_of(text.begin(), text.end(), [](unsigned char c) {
+          return std::isalnum(c) || std::string_view("_-./ ").find(static_cast<char>(c)) != std::string_view::npos;
+        }))
+      return;
     try {
       in_.eval(e, &env_);
     } catch (PyError& error) {
@@ -233,7 +258,9 @@ class Runner {
   }
 
   Diagnostic arguments_do_not_fit(const Value& cls, const std::string& why) {
-    if (!cls.is(Kind::Class)) return failure("'" + class_name_ + "' is no class that can be built (" + why + "); expected a class derived from torch.nn.Module", {}, "input");
+    if (!cls.is(Kind::Class))
+      return failure("'" + class_name_ + "' is no class that can be built (" + why + "); expected a class derived from torch.nn.Module", {},
+                     "input");
     Value init = cls.as<ClassObj>()->lookup("__init__");
     std::string takes;
     Range where = cls.as<ClassObj>()->def ? cls.as<ClassObj>()->def->range : Range{};
@@ -243,11 +270,17 @@ class Runner {
       for (std::size_t i = 1; i < def->parameters.size(); ++i) {
         const auto& p = def->parameters[i];
         if (p.name.empty()) continue;
-        takes += (takes.empty() ? "" : ", ") + std::string(p.kind == program::Parameter::VarArgs ? "*" : p.kind == program::Parameter::VarKeywords ? "**" : "") + p.name;
+        takes += (takes.empty() ? "" : ", ") +
+            std::string(p.kind == program::Parameter::VarArgs           ? "*"
+                            : p.kind == program::Parameter::VarKeywords ? "**"
+                                                                        : "") +
+            p.name;
         if (init.as<FunctionObj>()->defaults[i].set()) takes += "=…";
       }
     }
-    return failure(class_name_ + " cannot be built: " + why + "; it takes (" + takes + "). Give arguments with --args 'name=value, …' or `args:` in the job file", where, "input");
+    return failure(class_name_ + " cannot be built: " + why + "; it takes (" + takes +
+                       "). Give arguments with --args 'name=value, …' or `args:` in the job file",
+                   where, "input");
   }
 
   /// Inputs are handed over by position: each name must be that of the parameter it lands on.
@@ -256,7 +289,8 @@ class Runner {
     for (std::size_t i = 1; i < forward.parameters.size(); ++i) {
       const auto& p = forward.parameters[i];
       if (p.kind == program::Parameter::VarArgs) return;
-      if (p.kind != program::Parameter::VarKeywords && p.kind != program::Parameter::KeywordOnly && !p.name.empty()) takes.push_back(p.name);
+      if (p.kind != program::Parameter::VarKeywords && p.kind != program::Parameter::KeywordOnly && !p.name.empty())
+        takes.push_back(p.name);
     }
     std::string list;
     for (const auto& t : takes) list += (list.empty() ? "" : ", ") + t;
@@ -264,16 +298,20 @@ class Runner {
       const std::string& name = job_.inputs[i].first;
       if (i < takes.size() && takes[i] == name) continue;
       const bool known = std::find(takes.begin(), takes.end(), name) != takes.end();
-      std::string why = known ? "input '" + name + "' is number " + std::to_string(i + 1) + " of the inputs given, but parameter " + std::to_string(std::find(takes.begin(), takes.end(), name) - takes.begin() + 1)
+      std::string why = known ? "input '" + name + "' is number " + std::to_string(i + 1) + " of the inputs given, but parameter " +
+              std::to_string(std::find(takes.begin(), takes.end(), name) - takes.begin() + 1)
                               : "there is no parameter '" + name + "'";
-      throw Failed{failure(why + " in " + in_.type_of(model)->name + ".forward(" + list + "); give inputs under forward's names and in its order" +
-                               (known ? ", those between too, for example --input '" + (i < takes.size() ? takes[i] : name) + "==None'" : ""), forward.def_range, "input")};
+      throw Failed{
+          failure(why + " in " + in_.type_of(model)->name + ".forward(" + list + "); give inputs under forward's names and in its order" +
+                      (known ? ", those between too, for example --input '" + (i < takes.size() ? takes[i] : name) + "==None'" : ""),
+                  forward.def_range, "input")};
     }
   }
 
   /// The forward that the class's text has, where a decorator put a function in its place that hands on whatever it is given.
   static const program::Function& written(const ClassObj* cls, const program::Function& found) {
-    if (std::none_of(found.parameters.begin(), found.parameters.end(), [](const auto& p) { return p.kind == program::Parameter::VarArgs; })) return found;
+    if (std::none_of(found.parameters.begin(), found.parameters.end(), [](const auto& p) { return p.kind == program::Parameter::VarArgs; }))
+      return found;
     for (const ClassObj* c : cls->mro)
       if (c->dict.find("forward")) {
         const program::Function* own = c->def ? program::method(*c->def, "forward") : nullptr;
@@ -300,7 +338,10 @@ class Runner {
     if (missing.empty()) return;
     std::string l;
     for (const auto& m : missing) l += (l.empty() ? "" : ", ") + m;
-    throw Failed{failure("no shape is given for " + std::string(missing.size() == 1 ? "input " : "inputs ") + l + " of " + in_.type_of(model)->name + ".forward; give each, for example --input '" + missing[0] + "=f32[1,3,224,224]' or inputs: in the job file", def.def_range, "input")};
+    throw Failed{failure("no shape is given for " + std::string(missing.size() == 1 ? "input " : "inputs ") + l + " of " +
+                             in_.type_of(model)->name + ".forward; give each, for example --input '" + missing[0] +
+                             "=f32[1,3,224,224]' or inputs: in the job file",
+                         def.def_range, "input")};
   }
 
   void forward(const Value& model) {
@@ -317,12 +358,16 @@ class Runner {
     out_.trace.forward_begin = in_.tick();
     Value result = job_.call.empty() ? in_.call(model, info) : expression("call", job_.call);
     in_.forward_over();
-    if (result.is_unknown()) in_.note_incomplete(result.as<UnknownObj>()->where, "the result is not followed: " + result.as<UnknownObj>()->why);
+    if (result.is_unknown())
+      in_.note_incomplete(result.as<UnknownObj>()->where, "the result is not followed: " + result.as<UnknownObj>()->why);
     out_.trace.output = in_.bind_summary(result, 6);
     note_lost(result);
     model::ModuleId root = model.as<InstanceObj>()->module_id;
     for (const auto& f : out_.trace.frames)
-      if (!f.init && f.self == root && f.begin > out_.trace.forward_begin) { out_.trace.root_frame = f.id; break; }
+      if (!f.init && f.self == root && f.begin > out_.trace.forward_begin) {
+        out_.trace.root_frame = f.id;
+        break;
+      }
   }
 
   void note_lost(const Value& v) {
@@ -351,43 +396,47 @@ std::vector<support::Note> missing_imports(const model::Trace& t) {
   std::set<std::string> said;
   for (const auto& i : t.incomplete) {
     const std::string problem = import_problem(i.why);
-    if (!problem.empty() && said.insert(problem).second) out.push_back({i.range, problem + ", but the model uses it here: this part is not followed and stays as it is; " + way_out(problem)});
-    if (i.why == "syntax error") out.push_back({i.range, "syntax error in a file that the model imports: `python3 -m py_compile` has to accept it; what stands here is not followed"});
+    if (!problem.empty() && said.insert(problem).second)
+      out.push_back({i.range, problem + ", but the model uses it here: this part is not followed and stays as it is; " + way_out(problem)});
+    if (i.why == "syntax error")
+      out.push_back(
+          {i.range,
+           "syntax error in a file that the model imports: `python3 -m py_compile` has to accept it; what stands here is not followed"});
   }
   return out;
 }
 
 Expected<std::unique_ptr<Traced>> trace(const Job& job, const Options& options, support::SourceManager& sm) {
   auto out = std::make_unique<Traced>();
-  auto src = std::make_unique<PythonSource>(options.syntax ? options.syntax : std::make_shared<python::Syntax>(sm), disk(), job.python_path);
+  auto src =
+      std::make_unique<PythonSource>(options.syntax ? options.syntax : std::make_shared<python::Syntax>(sm), disk(), job.python_path);
   PythonSource& source = *src;
   out->loader = std::move(src);
   place_modules(source.loader().resolver(), options.modules);
   for (program::Module* m : options.programs) source.loader().adopt(m);
   std::optional<Diagnostic> error;
   // On a stack of its own: Python's recursion is the interpreter's, and the caller's stack may be small.
-  Coroutine co([&] {
-    out->interpreter = std::make_unique<Interpreter>(sm, source, out->trace);
-    Interpreter& in = *out->interpreter;
-    in.max_steps = options.max_steps;
-    in.impl()->stack_limit = co.stack_limit();
-    try {
-      register_torch(in, options.rules, options.watch, options.rules_dirs);
-      for (const auto& [name, text] : options.described) in.modules.source(name, text, "rules/described/" + name);
-      Runner(job, *out, source, sm).run();
-      if (!in.tensors_only) model::fold_wrappers(out->trace);
-    } catch (PyError& e) {
-      error = from_error(in, e);
-    } catch (Abort& a) {
-      error = failure(a.message, a.where, "budget");
-    } catch (Failed& f) {
-      error = f.d;
-    }
-  }, 512u << 20);
+  Coroutine co(
+      [&] {
+        out->interpreter = std::make_unique<Interpreter>(sm, source, out->trace);
+        Interpreter& in = *out->interpreter;
+        in.max_steps = options.max_steps;
+        in.impl()->stack_limit = co.stack_limit();
+        try {
+          register_torch(in, options.rules, options.watch, options.rules_dirs);
+          for (const auto& [name, text] : options.described) in.modules.source(name, text, "rules/described/" + name);
+          Runner(job, *out, source, sm).run();
+          if (!in.tensors_only) model::fold_wrappers(out->trace);
+        } catch (PyError& e) { error = from_error(in, e); } catch (Abort& a) {
+          error = failure(a.message, a.where, "budget");
+        } catch (Failed& f) { error = f.d; }
+      },
+      512u << 20);
   co.resume();
   if (error) {
-    for (auto& n : missing_imports(out->trace))   // more often than not the reason
-      if (n.range != error->range && error->message.find(n.message.substr(0, n.message.find(", but the model"))) == std::string::npos) error->notes.push_back(std::move(n));
+    for (auto& n : missing_imports(out->trace))  // more often than not the reason
+      if (n.range != error->range && error->message.find(n.message.substr(0, n.message.find(", but the model"))) == std::string::npos)
+        error->notes.push_back(std::move(n));
     return *error;
   }
   return out;

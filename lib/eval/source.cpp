@@ -1,6 +1,6 @@
 #include "eval/source.h"
-#include <cctype>
 
+#include <cctype>
 
 namespace shardwright::eval {
 
@@ -19,7 +19,10 @@ bool ident(char c) { return isalnum(static_cast<unsigned char>(c)) || c == '_'; 
 void definable(const std::string& text, std::unordered_set<std::string>& out) {
   std::string_view last;  // the word before, for class, def, import, as
   for (std::size_t p = 0; p < text.size();) {
-    if (!ident(text[p])) { ++p; continue; }
+    if (!ident(text[p])) {
+      ++p;
+      continue;
+    }
     std::size_t e = p;
     while (e < text.size() && ident(text[e])) ++e;
     std::string_view word = std::string_view(text).substr(p, e - p);
@@ -46,7 +49,9 @@ const std::unordered_set<std::string>& PythonSource::words(const std::string& do
   if (it != words_.end()) return it->second;
   auto& out = words_[dotted];
   const python::ModuleLocation at = loader_.locate(dotted);
-  auto read = [&](const std::string& path) { if (auto t = files_.read(path)) definable(*t, out); };
+  auto read = [&](const std::string& path) {
+    if (auto t = files_.read(path)) definable(*t, out);
+  };
   if (at.kind == python::ModuleLocation::Source) read(at.path);
   for (const auto& folder : at.folders)
     for (const auto& name : files_.list(folder)) {

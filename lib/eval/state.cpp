@@ -15,7 +15,8 @@ static bool holds(const Value& v) {
 static std::size_t contents_of(const Value& v, int depth = 1) {
   std::size_t h = 0;
   auto mix = [&](const Value& x) {
-    h = h * 1000003 + (x.is_object() ? std::hash<const void*>()(x.obj()) : std::hash<double>()(x.is_number() ? x.as_double() : 0)) + static_cast<std::size_t>(x.kind()) + 1;
+    h = h * 1000003 + (x.is_object() ? std::hash<const void*>()(x.obj()) : std::hash<double>()(x.is_number() ? x.as_double() : 0)) +
+        static_cast<std::size_t>(x.kind()) + 1;
     if (depth > 1 && (holds(x) || x.is(Kind::Tuple))) h = h * 1000003 + contents_of(x, depth - 1);
   };
   if (v.is(Kind::List) || v.is(Kind::Tuple)) {
@@ -34,7 +35,8 @@ static std::vector<std::string> changed_by(const Stmt* s) {
   std::vector<std::string> names;
   auto add = [&](const Expr* e) {
     while (e->kind == ExprKind::Subscript || e->kind == ExprKind::Attribute) e = e->kids[0];
-    if (e->kind == ExprKind::Name && e->text != "self" && std::find(names.begin(), names.end(), e->text) == names.end()) names.push_back(e->text);
+    if (e->kind == ExprKind::Name && e->text != "self" && std::find(names.begin(), names.end(), e->text) == names.end())
+      names.push_back(e->text);
   };
   std::function<void(const Expr*)> targets = [&](const Expr* t) {
     if (t->kind == ExprKind::Tuple || t->kind == ExprKind::List || t->kind == ExprKind::Starred)
@@ -77,14 +79,17 @@ void In::Impl::contents_written(const Stmt* s, Env* env) {
     if (!first && seen->second == now) continue;
     seen->second = now;
     const model::Binding held = in.bind_summary(*v);
-    names_for(in.stack(), v->obj(), [&](const ActiveFrame& f, const std::string& known_as) { in.trace.content_writes.push_back({f.id, known_as, held, in.tick()}); });
+    names_for(in.stack(), v->obj(), [&](const ActiveFrame& f, const std::string& known_as) {
+      in.trace.content_writes.push_back({f.id, known_as, held, in.tick()});
+    });
   }
 }
 
 void In::state_written(Obj* owner, std::string_view name) {
-  if (init_phase && !at_top_level && frame() && frame()->function && !frame()->builtin && (owner->kind == Kind::Class || owner->kind == Kind::Module) && name.substr(0, 2) != "__")
+  if (init_phase && !at_top_level && frame() && frame()->function && !frame()->builtin &&
+      (owner->kind == Kind::Class || owner->kind == Kind::Module) && name.substr(0, 2) != "__")
     trace.constructors.push_back({std::string(name), here(), tick(), 0});
-  if (!init_phase && !at_top_level) impl_->change(owner, name);   // a module that is imported late is the same whenever it is
+  if (!init_phase && !at_top_level) impl_->change(owner, name);  // a module that is imported late is the same whenever it is
 }
 
 void In::Impl::change(Obj* owner, std::string_view name) {
@@ -111,19 +116,21 @@ void In::Impl::next_call(const Obj* owner, const std::string& name, Changed& c) 
 void In::forward_over() {
   for (auto& [key, c] : impl_->changed) {
     if (!c.held.set() || contents_of(c.held) == c.contents) continue;
-    c.at = c.seen;   // whoever changed it reached it through its last read
+    c.at = c.seen;  // whoever changed it reached it through its last read
     c.where = c.seen_where;
     impl_->next_call(key.first, key.second, c);
   }
 }
 
 void In::rebound(const Value& tensor) {
-  names_for(stack(), tensor.obj(), [&](const ActiveFrame& f, const std::string& name) { trace.var_writes.push_back({f.id, f.step, name, bind_summary(tensor), tick()}); });
+  names_for(stack(), tensor.obj(), [&](const ActiveFrame& f, const std::string& name) {
+    trace.var_writes.push_back({f.id, f.step, name, bind_summary(tensor), tick()});
+  });
   impl_->change(tensor.obj(), "");
 }
 
 void In::class_read(ClassObj* c, std::string_view name) {
-  if (init_phase) return;   // most attributes are methods, and most are read while the model is built
+  if (init_phase) return;  // most attributes are methods, and most are read while the model is built
   for (ClassObj* k : c->mro)
     if (const Value* x = k->dict.find(name)) return state_read(k, name, *x);
 }
@@ -136,7 +143,8 @@ void In::asked(const Value& module) {
 
 void In::state_read(Obj* owner, std::string_view name, const Value& value) {
   if (init_phase || owner->late) return;
-  if (!value.is(Kind::Function) && !value.is(Kind::Native) && !value.is(Kind::Class)) impl_->first_read.emplace(std::pair<const Obj*, std::string>(owner, name), clock());
+  if (!value.is(Kind::Function) && !value.is(Kind::Native) && !value.is(Kind::Class))
+    impl_->first_read.emplace(std::pair<const Obj*, std::string>(owner, name), clock());
   const bool container = (value.is(Kind::List) || value.is(Kind::Dict) || value.is(Kind::Set)) && !value.obj()->late;
   if (impl_->changed.empty() && !container) return;
   auto at = impl_->changed.find({owner, std::string(name)});

@@ -5,7 +5,9 @@
 
 namespace shardwright::eval {
 
-struct StdlibSource { std::string name, text; };
+struct StdlibSource {
+  std::string name, text;
+};
 const std::vector<StdlibSource>& stdlib_sources();
 
 }  // namespace shardwright::eval

@@ -8,7 +8,8 @@
 namespace shardwright::eval {
 
 /// Registers torch's native and hybrid modules and sets Interpreter::tensors. `rules` null: the embedded ones; `rules_dirs`: see Options.
-void register_torch(Interpreter&, std::shared_ptr<const rules::Database> rules = nullptr, const Watch& = {}, const std::vector<std::string>& rules_dirs = {});
+void register_torch(Interpreter&, std::shared_ptr<const rules::Database> rules = nullptr, const Watch& = {},
+                    const std::vector<std::string>& rules_dirs = {});
 
 /// A tensor for an input of forward: Tensor::origin Input, named, appended to Trace::tensors.
 Value make_input(Interpreter&, const std::string& name, const InputSpec&);

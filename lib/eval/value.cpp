@@ -21,7 +21,10 @@ Value* NameMap::find(std::string_view name) {
 }
 
 void NameMap::set(std::string_view name, Value v) {
-  if (Value* old = find(name)) { *old = v; return; }
+  if (Value* old = find(name)) {
+    *old = v;
+    return;
+  }
   items_.push_back({std::string(name), v});
   if (items_.size() == 13) reindex();
   else if (items_.size() > 13) index_.emplace(items_.back().name, items_.size() - 1);
@@ -48,7 +51,7 @@ Keyword* CallInfo::keyword(std::string_view name) {
 }
 
 Value* DictObj::find(Interpreter& in, const Value& key) {
-  if (key.is_number() && key.sym()) in.guard("[]", key, Value::none(), true, in.here());   // which entry it is depends on the size
+  if (key.is_number() && key.sym()) in.guard("[]", key, Value::none(), true, in.here());  // which entry it is depends on the size
   auto [b, e] = index.equal_range(in.hash(key));
   for (auto it = b; it != e; ++it) {
     Entry& x = entries[it->second];
@@ -68,7 +71,10 @@ Value* DictObj::find(std::string_view key) {
 
 void DictObj::set(Interpreter& in, const Value& key, Value v) {
   if (mirror && mirror->attrs && key.is(Kind::Str)) mirror->attrs->set(key.str(), v);
-  if (Value* old = find(in, key)) { *old = v; return; }
+  if (Value* old = find(in, key)) {
+    *old = v;
+    return;
+  }
   index.emplace(in.hash(key), entries.size());
   entries.push_back({key, v});
   ++live;
@@ -89,11 +95,13 @@ bool DictObj::erase(Interpreter& in, const Value& key) {
   return false;
 }
 
-void DictObj::clear() { entries.clear(); index.clear(); live = 0; }
-
-bool ClassObj::derives_from(const ClassObj* other) const {
-  return std::find(mro.begin(), mro.end(), other) != mro.end();
+void DictObj::clear() {
+  entries.clear();
+  index.clear();
+  live = 0;
 }
+
+bool ClassObj::derives_from(const ClassObj* other) const { return std::find(mro.begin(), mro.end(), other) != mro.end(); }
 
 Value ClassObj::lookup(std::string_view attr) const {
   for (const ClassObj* c : mro)

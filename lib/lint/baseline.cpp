@@ -1,7 +1,8 @@
 #include "lint/baseline.h"
 
-#include <filesystem>
 #include <fmt/format.h>
+
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "support/files.h"
@@ -15,13 +16,15 @@ namespace fs = std::filesystem;
 // A file's name in a baseline: relative to the folder of the baseline.
 std::string key_of(const std::string& file, const std::string& baseline) {
   std::error_code ec;
-  const fs::path folder = fs::absolute(support::parent_path(baseline).empty() ? "." : support::parent_path(baseline), ec).lexically_normal();
+  const fs::path folder =
+      fs::absolute(support::parent_path(baseline).empty() ? "." : support::parent_path(baseline), ec).lexically_normal();
   const fs::path path = fs::absolute(file, ec).lexically_normal();
   // A folder that ends in "/." keeps an empty last part, which lexically_relative counts.
   return path.lexically_relative(folder.has_filename() ? folder : folder.parent_path()).generic_string();
 }
 
-std::map<std::string, std::map<std::string, int>> count(const std::vector<support::Diagnostic>& findings, const support::SourceManager& sm, const std::string& path) {
+std::map<std::string, std::map<std::string, int>> count(const std::vector<support::Diagnostic>& findings, const support::SourceManager& sm,
+                                                        const std::string& path) {
   std::map<std::string, std::map<std::string, int>> out;
   std::map<support::FileId, std::string> keys;
   for (const auto& d : findings) {
@@ -54,7 +57,10 @@ support::Expected<Baseline> read_baseline(const std::string& path, support::Sour
     }
   }
   if (auto error = r.finish()) return *error;
-  if (version != 1) return support::failure("a baseline of version " + std::to_string(version) + "; this program knows version 1. Write it again with --write-baseline", root->range(), "input");
+  if (version != 1)
+    return support::failure(
+        "a baseline of version " + std::to_string(version) + "; this program knows version 1. Write it again with --write-baseline",
+        root->range(), "input");
   return out;
 }
 
@@ -65,7 +71,8 @@ std::string baseline_text(const std::vector<support::Diagnostic>& findings, cons
   return j.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
-BaselineUse apply_baseline(const Baseline& baseline, const std::string& path, std::vector<support::Diagnostic>& findings, const support::SourceManager& sm) {
+BaselineUse apply_baseline(const Baseline& baseline, const std::string& path, std::vector<support::Diagnostic>& findings,
+                           const support::SourceManager& sm) {
   BaselineUse out;
   const auto now = count(findings, sm, path);
   for (const auto& [file, codes] : now) {
@@ -86,7 +93,9 @@ BaselineUse apply_baseline(const Baseline& baseline, const std::string& path, st
         if (auto code = file->second.find(d.code); code != file->second.end()) {
           const int found = now.at(key).at(d.code);
           covered = found <= code->second;
-          if (!covered) d.notes.push_back({{}, fmt::format("the baseline counts {} of {} in this file, now there are {}", code->second, d.code, found)});
+          if (!covered)
+            d.notes.push_back(
+                {{}, fmt::format("the baseline counts {} of {} in this file, now there are {}", code->second, d.code, found)});
         }
     }
     (covered ? out.covered : kept).push_back(std::move(d));

@@ -30,6 +30,7 @@ struct BaselineUse {
 };
 
 /// Takes out of `findings` what the baseline at `path` covers. A file that has findings, but fewer than counted, is stale.
-BaselineUse apply_baseline(const Baseline& baseline, const std::string& path, std::vector<support::Diagnostic>& findings, const support::SourceManager& sm);
+BaselineUse apply_baseline(const Baseline& baseline, const std::string& path, std::vector<support::Diagnostic>& findings,
+                           const support::SourceManager& sm);
 
 }  // namespace shardwright::lint

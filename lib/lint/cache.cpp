@@ -95,7 +95,8 @@ Cache::Cache(const std::string& folder, const Tree& tree, const std::string& abo
   if (!kProgram.empty()) path_ = support::join_path(folder, support::content_hash(key_) + ".json");
 }
 
-std::optional<std::vector<support::Diagnostic>> Cache::find(const python::FileSystem& files, const ClassesNamed& classes, support::SourceManager& sources) const {
+std::optional<std::vector<support::Diagnostic>> Cache::find(const python::FileSystem& files, const ClassesNamed& classes,
+                                                            support::SourceManager& sources) const {
   if (path_.empty() || !support::is_file(path_)) return std::nullopt;
   const auto text = support::read_file(path_);
   if (!text) return std::nullopt;
@@ -137,7 +138,12 @@ void Cache::store(const Witness& witness, const std::vector<support::Diagnostic>
   Writer range{sources, Json::array(), {}};
   Json list = Json::array();
   for (const auto& d : found) {
-    Json j{{"severity", static_cast<int>(d.severity)}, {"code", d.code}, {"range", range(d.range)}, {"message", d.message}, {"notes", Json::array()}, {"fix", nullptr}};
+    Json j{{"severity", static_cast<int>(d.severity)},
+           {"code", d.code},
+           {"range", range(d.range)},
+           {"message", d.message},
+           {"notes", Json::array()},
+           {"fix", nullptr}};
     for (const auto& n : d.notes) j["notes"].push_back(Json::array({range(n.range), n.message}));
     if (d.fix) {
       Json edits = Json::array();

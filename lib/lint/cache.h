@@ -38,7 +38,8 @@ class Cache {
   /// The entry of a tree in a folder. `about`: whatever else decides what is found (options, which files are looked at).
   Cache(const std::string& folder, const Tree& tree, const std::string& about);
   /// The findings, their files added to `sources`; nothing where an answer changed or there is no entry.
-  std::optional<std::vector<support::Diagnostic>> find(const python::FileSystem& files, const ClassesNamed& classes, support::SourceManager& sources) const;
+  std::optional<std::vector<support::Diagnostic>> find(const python::FileSystem& files, const ClassesNamed& classes,
+                                                       support::SourceManager& sources) const;
   /// Failing to write is no error: the next run does the work again.
   void store(const Witness& witness, const std::vector<support::Diagnostic>& found, const support::SourceManager& sources) const;
 

@@ -1,11 +1,10 @@
 #include "lint/classes.h"
 
-#include "lint/syntax_help.h"
-
 #include <algorithm>
 #include <unordered_map>
 #include <unordered_set>
 
+#include "lint/syntax_help.h"
 #include "program/visit.h"
 #include "support/word_search.h"
 
@@ -41,7 +40,8 @@ std::unordered_set<std::string_view> words(std::string_view text) {
 }
 
 bool has_collective(const std::unordered_set<std::string_view>& words) {
-  for (const char* name : {"all_reduce", "all_gather", "all_gather_into_tensor", "_all_gather_base", "reduce_scatter", "reduce_scatter_tensor", "all_to_all", "all_to_all_single", "broadcast", "reduce"})
+  for (const char* name : {"all_reduce", "all_gather", "all_gather_into_tensor", "_all_gather_base", "reduce_scatter",
+                           "reduce_scatter_tensor", "all_to_all", "all_to_all_single", "broadcast", "reduce"})
     if (words.count(name)) return true;
   return false;
 }
@@ -74,7 +74,10 @@ std::unordered_set<std::string> parallel_names(const program::Module& m, std::un
 }  // namespace
 
 bool worth_reading(std::string_view text) {
-  static const support::WordSearch kParallel{"megatron", "torch.distributed", "shardwright", "fairscale", "vllm", "tensor_parallel", "ParallelLinear", "PipelineTensorShapeConfig", "_stage0", "_stage1", "_stage2", "DistributedFuser", "--local", "pretrain", "forward_step"};
+  static const support::WordSearch kParallel{"megatron", "torch.distributed", "shardwright",    "fairscale",
+                                             "vllm",     "tensor_parallel",   "ParallelLinear", "PipelineTensorShapeConfig",
+                                             "_stage0",  "_stage1",           "_stage2",        "DistributedFuser",
+                                             "--local",  "pretrain",          "forward_step"};
   return kParallel.in(text) || text.find("_REGISTRY = ") != std::string_view::npos;
 }
 
@@ -98,8 +101,11 @@ std::vector<Class> relevant_classes(const std::vector<const program::Module*>& m
         auto text = sources.text(c.def->range);
         auto w = words(text);
         // Something that computes; of torch.distributed alone, its collectives.
-        const bool library = std::any_of(names.begin(), names.end(), [&](const std::string& n) { return w.count(n) > 0 && !of_torch.count(n); });
-        const bool collective = (text.find("torch.distributed") != std::string_view::npos || std::any_of(of_torch.begin(), of_torch.end(), [&](const std::string& n) { return w.count(n) > 0; })) && has_collective(w);
+        const bool library =
+            std::any_of(names.begin(), names.end(), [&](const std::string& n) { return w.count(n) > 0 && !of_torch.count(n); });
+        const bool collective = (text.find("torch.distributed") != std::string_view::npos ||
+                                 std::any_of(of_torch.begin(), of_torch.end(), [&](const std::string& n) { return w.count(n) > 0; })) &&
+            has_collective(w);
         c.relevant = (library || collective) && w.count("forward") > 0;
         by_name[c.def->name].push_back(all.size());
         all.push_back(c);
@@ -125,7 +131,9 @@ std::vector<Class> relevant_classes(const std::vector<const program::Module*>& m
     if (all[i].relevant || syntax::stage_number(all[i].def->name)) kept.push_back(i);
   std::vector<Class> out;
   for (const std::size_t i : kept)
-    all[i].root = std::none_of(kept.begin(), kept.end(), [&](std::size_t o) { return all[o].def->name != all[i].def->name && mentioned[o].count(all[i].def->name) > 0; });
+    all[i].root = std::none_of(kept.begin(), kept.end(), [&](std::size_t o) {
+      return all[o].def->name != all[i].def->name && mentioned[o].count(all[i].def->name) > 0;
+    });
   for (bool root : {true, false})
     for (const std::size_t i : kept)
       if (all[i].root == root) out.push_back(all[i]);
@@ -135,7 +143,8 @@ std::vector<Class> relevant_classes(const std::vector<const program::Module*>& m
 std::size_t rank_of(const program::Function& forward, const std::string& parameter) {
   std::size_t exact = 0, least = 0;
   auto is_shape = [&](const program::Expr* e) {
-    if (e && e->kind == ExprKind::Call && e->args.empty()) e = e->kids[0]->kind == ExprKind::Attribute && e->kids[0]->text == "size" ? e->kids[0] : nullptr;
+    if (e && e->kind == ExprKind::Call && e->args.empty())
+      e = e->kids[0]->kind == ExprKind::Attribute && e->kids[0]->text == "size" ? e->kids[0] : nullptr;
     else if (e && e->kind == ExprKind::Attribute && e->text != "shape") e = nullptr;
     return e && e->kind == ExprKind::Attribute && !e->kids.empty() && e->kids[0]->kind == ExprKind::Name && e->kids[0]->text == parameter;
   };
@@ -151,8 +160,11 @@ std::size_t rank_of(const program::Function& forward, const std::string& paramet
   program::walk_exprs(forward.body, [&](const program::Expr* e) {
     const program::Expr* i = nullptr;
     if (e->kind == ExprKind::Subscript && is_shape(e->kids[0])) i = e->kids[1];
-    if (e->kind == ExprKind::Call && e->args.size() == 1 && e->kids[0]->kind == ExprKind::Attribute && e->kids[0]->text == "size" && e->kids[0]->kids[0]->kind == ExprKind::Name && e->kids[0]->kids[0]->text == parameter) i = e->args[0].value;
-    if (i && i->kind == ExprKind::Int && i->integer >= 0 && i->integer < 6) least = std::max(least, static_cast<std::size_t>(i->integer) + 1);
+    if (e->kind == ExprKind::Call && e->args.size() == 1 && e->kids[0]->kind == ExprKind::Attribute && e->kids[0]->text == "size" &&
+        e->kids[0]->kids[0]->kind == ExprKind::Name && e->kids[0]->kids[0]->text == parameter)
+      i = e->args[0].value;
+    if (i && i->kind == ExprKind::Int && i->integer >= 0 && i->integer < 6)
+      least = std::max(least, static_cast<std::size_t>(i->integer) + 1);
     return true;
   });
   return exact ? exact : least > 3 ? least : 0;

@@ -15,8 +15,8 @@ bool worth_reading(std::string_view text);
 struct Class {
   const program::ClassDef* def = nullptr;
   const program::Module* module = nullptr;
-  bool relevant = false;          ///< uses parallel layers or collectives, or a class that does
-  bool root = false;              ///< relevant, and no other relevant class builds it
+  bool relevant = false;  ///< uses parallel layers or collectives, or a class that does
+  bool root = false;      ///< relevant, and no other relevant class builds it
 };
 
 /// Classes of the top levels that are relevant or pipeline stages; roots first.

@@ -14,8 +14,11 @@ namespace {
 
 /// Norms and what is not linear, by one name for functions and methods alike.
 bool compared(const std::string& name) {
-  static const std::set<std::string> names{"gelu", "relu", "silu", "sigmoid", "tanh", "softmax", "log_softmax", "layer_norm", "rms_norm", "group_norm", "leaky_relu", "elu", "mish", "softplus",
-                                           "hardswish", "hardsigmoid", "normalize", "cross_entropy", "mse_loss", "relu6", "selu", "batch_norm", "instance_norm", "scaled_dot_product_attention", "exp", "log", "rsqrt"};
+  static const std::set<std::string> names{
+      "gelu",      "relu",          "silu",       "sigmoid", "tanh", "softmax",    "log_softmax",   "layer_norm",
+      "rms_norm",  "group_norm",    "leaky_relu", "elu",     "mish", "softplus",   "hardswish",     "hardsigmoid",
+      "normalize", "cross_entropy", "mse_loss",   "relu6",   "selu", "batch_norm", "instance_norm", "scaled_dot_product_attention",
+      "exp",       "log",           "rsqrt"};
   return names.count(name) > 0;
 }
 
@@ -109,7 +112,11 @@ void collect_facts(Facts& f, const model::Trace& trace, const std::vector<Tensor
       const auto& [name, value] = m.ctor_args[i];
       if (value.kind != model::Binding::Float) continue;
       const program::Expr* e = i < m.ctor_exprs.size() ? m.ctor_exprs[i] : nullptr;
-      f.rates.push_back({(container.empty() ? m.attr : container) + " " + name, e ? e->range : m.construct_call ? m.construct_call->range : support::Range{}, value.number});
+      f.rates.push_back({(container.empty() ? m.attr : container) + " " + name,
+                         e                      ? e->range
+                             : m.construct_call ? m.construct_call->range
+                                                : support::Range{},
+                         value.number});
     }
   }
   std::map<TensorId, std::vector<std::string>> names;

@@ -14,8 +14,12 @@ using support::Severity;
 namespace {
 std::size_t index(std::int32_t i) { return static_cast<std::size_t>(i); }
 
-bool is_view(const std::string& name) { return name == "view" || name == "reshape" || name == "unflatten" || name == "view_as" || name == "reshape_as"; }
-bool takes_sizes(const std::string& name) { return is_view(name) || name == "expand" || name == "split" || name == "split_with_sizes" || name == "broadcast_to"; }
+bool is_view(const std::string& name) {
+  return name == "view" || name == "reshape" || name == "unflatten" || name == "view_as" || name == "reshape_as";
+}
+bool takes_sizes(const std::string& name) {
+  return is_view(name) || name == "expand" || name == "split" || name == "split_with_sizes" || name == "broadcast_to";
+}
 }  // namespace
 
 /// Does the class read the attributes in this size nowhere else but in its constructor?
@@ -29,7 +33,8 @@ bool Propagator::read_once(const eval::Failure& f, const program::Expr* size) co
     for (const auto* s : function->owner->body)
       if (s->kind == program::StmtKind::FunctionDef && s->function->name != "__init__")
         program::walk_exprs(s->function->body, [&](const program::Expr* x) {
-          reads += x->kind == program::ExprKind::Attribute && x->text == e->text && x->kids[0]->kind == program::ExprKind::Name && x->kids[0]->text == "self";
+          reads += x->kind == program::ExprKind::Attribute && x->text == e->text && x->kids[0]->kind == program::ExprKind::Name &&
+              x->kids[0]->text == "self";
           return true;
         });
     once = once && reads <= 1;
@@ -55,7 +60,8 @@ bool Propagator::whole_meets_local(const eval::Failure& f, TensorId x) const {
 
 bool Propagator::want(TensorId t, std::size_t dim, std::int64_t size, bool share) {
   const Placement& p = place(t);
-  if (dim >= p.dims.size() || p.dims[dim].size() != 1 || p.dims[dim][0].made < 0 || size <= 0 || confirmed_.count(p.dims[dim][0].made)) return false;
+  if (dim >= p.dims.size() || p.dims[dim].size() != 1 || p.dims[dim][0].made < 0 || size <= 0 || confirmed_.count(p.dims[dim][0].made))
+    return false;
   const auto [input, d] = made_[index(p.dims[dim][0].made)];
   wanted.push_back({input, d, size, share});
   return true;
@@ -75,7 +81,8 @@ bool Propagator::unfold(const eval::Failure& f) {
       const model::Sym* s = i < a.syms.size() ? a.syms[i] : nullptr;
       if (a.values[i] == -1) {
         hole = true;
-      } else if (s && s->kind == model::Sym::Dim && s->tensor >= 0 && index(s->dim) < place(s->tensor).dims.size() && place(s->tensor).dims[index(s->dim)].size() == 1 && place(s->tensor).dims[index(s->dim)][0].made >= 0) {
+      } else if (s && s->kind == model::Sym::Dim && s->tensor >= 0 && index(s->dim) < place(s->tensor).dims.size() &&
+                 place(s->tensor).dims[index(s->dim)].size() == 1 && place(s->tensor).dims[index(s->dim)][0].made >= 0) {
         if (from >= 0 && (from != s->tensor || dim != s->dim)) return false;
         from = s->tensor;
         dim = s->dim;
@@ -106,7 +113,9 @@ bool Propagator::refine(const eval::Failure& f) {
     return -1;
   };
   const TensorId x = f.operands[0].tensor;
-  if (is_view(name) && place(x).known && any_sharded(place(x)) && regroup_failed(*this, f.sizes, 0, place(x), tp_).verdict == Regroup::NotLocal) return false;
+  if (is_view(name) && place(x).known && any_sharded(place(x)) &&
+      regroup_failed(*this, f.sizes, 0, place(x), tp_).verdict == Regroup::NotLocal)
+    return false;
   const std::size_t rank = shape(x).size();
   auto operand = [&](const char* param, std::size_t position) -> TensorId {
     for (const auto& o : f.operands)
@@ -126,8 +135,10 @@ bool Propagator::refine(const eval::Failure& f) {
     return want(x, rank - 1, std::atoll(list.c_str() + (comma == std::string::npos ? 0 : comma + 1)), false);
   }
   if (name.rfind("conv", 0) == 0 || name.rfind("max_pool", 0) == 0 || name.rfind("avg_pool", 0) == 0) {
-    if (auto at = f.message.find("expected input to have "); at != std::string::npos) return want(x, 1, std::atoll(f.message.c_str() + at + 23), false);
-    if (f.message.find("Expected ") != std::string::npos && is_made(x) >= 0 && name.size() > 1 && std::isdigit(static_cast<unsigned char>(name[name.size() - 2]))) {
+    if (auto at = f.message.find("expected input to have "); at != std::string::npos)
+      return want(x, 1, std::atoll(f.message.c_str() + at + 23), false);
+    if (f.message.find("Expected ") != std::string::npos && is_made(x) >= 0 && name.size() > 1 &&
+        std::isdigit(static_cast<unsigned char>(name[name.size() - 2]))) {
       wanted_input = is_made(x);
       wanted_rank = static_cast<std::size_t>(name[name.size() - 2] - '0') + 2;
       wants_rank = true;
@@ -228,7 +239,11 @@ void Propagator::report_failure(const eval::Failure& f) {
   if (share < 0 && full >= 0 && is_view(name)) {
     std::vector<support::Note> notes;
     if (auto from = made_whole(full); from.valid()) notes.push_back({from, "the value is whole from here"});
-    findings_.add(Severity::Error, "SW106", where, "these are one rank's sizes, but the whole value " + shape_text(full) + " arrives: its last dimension is " + std::to_string(tp_) + " times what they make; keep it sharded (gather_output=False, a column layer), or use the whole's sizes", notes);
+    findings_.add(Severity::Error, "SW106", where,
+                  "these are one rank's sizes, but the whole value " + shape_text(full) + " arrives: its last dimension is " +
+                      std::to_string(tp_) +
+                      " times what they make; keep it sharded (gather_output=False, a column layer), or use the whole's sizes",
+                  notes);
     return;
   }
   if (share < 0) return;
@@ -241,10 +256,15 @@ void Propagator::report_failure(const eval::Failure& f) {
       for (const auto& a : f.sizes)
         for (std::size_t i = 0; i < a.values.size(); ++i)
           for (std::size_t d = 0; d < p.dims.size(); ++d)
-            if (sharded(p, d) && a.values[i] == whole(p, d) && r.given == 0) r.given = a.values[i], r.needed = a.values[i] / tp_, r.expr = a.values.size() == 1 ? a.expr : nullptr;
+            if (sharded(p, d) && a.values[i] == whole(p, d) && r.given == 0)
+              r.given = a.values[i], r.needed = a.values[i] / tp_, r.expr = a.values.size() == 1 ? a.expr : nullptr;
     }
-    const std::string given = r.expr ? std::string(sources_.text(r.expr->range)) : r.given ? std::to_string(r.given) : "a size given to " + name;
-    std::string message = given + (r.given ? " = " + std::to_string(r.given) : "") + " is the whole's size, but a share arrives: " + shape_text(share) + " of " + shape_text(share, true) + "; " + (r.needed ? std::to_string(r.needed) + " (" + given + " // tp) expected" : "sizes of one rank are expected");
+    const std::string given = r.expr ? std::string(sources_.text(r.expr->range))
+        : r.given                    ? std::to_string(r.given)
+                                     : "a size given to " + name;
+    std::string message = given + (r.given ? " = " + std::to_string(r.given) : "") +
+        " is the whole's size, but a share arrives: " + shape_text(share) + " of " + shape_text(share, true) + "; " +
+        (r.needed ? std::to_string(r.needed) + " (" + given + " // tp) expected" : "sizes of one rank are expected");
     std::optional<support::Fix> fix;
     bool minus = false;
     for (const auto& a : f.sizes) minus = minus || std::find(a.values.begin(), a.values.end(), -1) != a.values.end();
@@ -259,14 +279,19 @@ void Propagator::report_failure(const eval::Failure& f) {
     if (module && module->builtin && !parallel_layer(f.module) && module->construct_call) {
       notes.insert(notes.begin(), {where, "a share arrives here: " + shapes});
       findings_.add(Severity::Error, "SW111", module->construct_call->range,
-                    layer_name(f.module) + " is whole on every rank, but its input is a share: " + shapes + "; use a row layer with input_is_parallel=True (its sum makes the output whole), or gather the input", notes);
+                    layer_name(f.module) + " is whole on every rank, but its input is a share: " + shapes +
+                        "; use a row layer with input_is_parallel=True (its sum makes the output whole), or gather the input",
+                    notes);
     } else {
       findings_.add(Severity::Error, "SW105", where, "a share meets a whole weight: " + shapes + "; use a row layer, or gather it", notes);
     }
     return;
   }
   if (name == "layer_norm" || name == "rms_norm" || name == "group_norm" || name == "batch_norm") {
-    findings_.add(Severity::Error, "SW105", where, "a norm over the whole width gets a share: " + shapes + "; its statistics need the whole (gather, norm, scatter; or all-reduce the sum of squares and cut the weight)", notes);
+    findings_.add(Severity::Error, "SW105", where,
+                  "a norm over the whole width gets a share: " + shapes +
+                      "; its statistics need the whole (gather, norm, scatter; or all-reduce the sum of squares and cut the weight)",
+                  notes);
     return;
   }
   if (full < 0) {
@@ -276,10 +301,16 @@ void Propagator::report_failure(const eval::Failure& f) {
   // A table, slopes or a scale that __init__ made, against a value that the layers made.
   const model::Tensor& x = trace_->tensor(full);
   if (!x.from_input) {
-    findings_.add(Severity::Error, "SW108", where, name_of(full) + " " + shape_text(full) + " is held whole, but meets a share: " + shapes + "; hold this rank's part of it (and mark it tensor parallel)", notes);
+    findings_.add(Severity::Error, "SW108", where,
+                  name_of(full) + " " + shape_text(full) + " is held whole, but meets a share: " + shapes +
+                      "; hold this rank's part of it (and mark it tensor parallel)",
+                  notes);
     return;
   }
-  findings_.add(Severity::Error, "SW105", where, "a share " + shapes + " meets the whole value " + name_of(full) + " " + shape_text(full) + "; gather it (or use a row layer) first", notes);
+  findings_.add(
+      Severity::Error, "SW105", where,
+      "a share " + shapes + " meets the whole value " + name_of(full) + " " + shape_text(full) + "; gather it (or use a row layer) first",
+      notes);
 }
 
 }  // namespace shardwright::lint

@@ -46,7 +46,9 @@ void search(const std::string& folder, std::string_view ending, std::vector<std:
 
 void OverlayFileSystem::set(const std::string& path, std::string text) { texts_[key(path)] = std::move(text); }
 void OverlayFileSystem::remove(const std::string& path) { texts_.erase(key(path)); }
-bool OverlayFileSystem::is_file(const std::string& path) const { return (!texts_.empty() && texts_.count(key(path))) || below_.is_file(path); }
+bool OverlayFileSystem::is_file(const std::string& path) const {
+  return (!texts_.empty() && texts_.count(key(path))) || below_.is_file(path);
+}
 bool OverlayFileSystem::is_directory(const std::string& path) const { return below_.is_directory(path); }
 
 support::Expected<std::string> OverlayFileSystem::read(const std::string& path) const {
@@ -65,10 +67,13 @@ support::Expected<std::vector<std::string>> python_files(const std::vector<std::
   for (const auto& path : paths) {
     if (files.is_directory(path)) {
       std::error_code ec;
-      if (fs::directory_iterator it(path, ec); ec) return support::failure("cannot list '" + path + "': " + ec.message() + "; a folder that can be read is expected", {}, "input");
+      if (fs::directory_iterator it(path, ec); ec)
+        return support::failure("cannot list '" + path + "': " + ec.message() + "; a folder that can be read is expected", {}, "input");
       search(path, ".py", out);
     } else if (files.is_file(path)) out.push_back(path);
-    else return support::failure("'" + path + "': there is no such file or folder; expected Python files, or folders that hold some", {}, "input");
+    else
+      return support::failure("'" + path + "': there is no such file or folder; expected Python files, or folders that hold some", {},
+                              "input");
   }
   // "a/b.py" and "./a/b.py" are one file: the first spelling stays.
   std::set<std::string> seen;

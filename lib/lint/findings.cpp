@@ -8,7 +8,8 @@ bool Found::has(const std::string& code, support::Range where) const {
   return std::any_of(all_.begin(), all_.end(), [&](const auto& d) { return d.code == code && d.range == where; });
 }
 
-void Found::add(support::Severity severity, std::string code, support::Range where, std::string message, std::vector<support::Note> notes, std::optional<support::Fix> fix) {
+void Found::add(support::Severity severity, std::string code, support::Range where, std::string message, std::vector<support::Note> notes,
+                std::optional<support::Fix> fix) {
   if (!where.valid() || has(code, where)) return;
   std::erase_if(notes, [](const support::Note& n) { return !n.range.valid(); });
   all_.push_back({severity, std::move(code), where, std::move(message), std::move(notes), std::move(fix)});

@@ -11,7 +11,8 @@ namespace shardwright::lint {
 
 class Found {
  public:
-  void add(support::Severity severity, std::string code, support::Range where, std::string message, std::vector<support::Note> notes = {}, std::optional<support::Fix> fix = {});
+  void add(support::Severity severity, std::string code, support::Range where, std::string message, std::vector<support::Note> notes = {},
+           std::optional<support::Fix> fix = {});
   /// Position to go back to.
   std::size_t mark() const { return all_.size(); }
   /// Takes back what was added since, except codes in `keep`.

@@ -54,7 +54,8 @@ bool fits(const std::vector<Edit>& edits, const std::vector<Edit>& taken) {
 }
 
 std::string edited(const std::string& text, std::vector<Edit> edits) {
-  std::sort(edits.begin(), edits.end(), [](const Edit& a, const Edit& b) { return a.begin < b.begin || (a.begin == b.begin && a.end < b.end); });
+  std::sort(edits.begin(), edits.end(),
+            [](const Edit& a, const Edit& b) { return a.begin < b.begin || (a.begin == b.begin && a.end < b.end); });
   edits.erase(std::unique(edits.begin(), edits.end()), edits.end());
   std::string out;
   std::size_t at = 0;
@@ -77,7 +78,8 @@ std::string line_ends(const std::string& inserted, const std::string& file) {
   return out;
 }
 
-std::vector<Candidate> candidates(const std::vector<Diagnostic>& findings, const support::SourceManager& sm, bool unsafe, const std::set<std::string>& refused) {
+std::vector<Candidate> candidates(const std::vector<Diagnostic>& findings, const support::SourceManager& sm, bool unsafe,
+                                  const std::set<std::string>& refused) {
   std::vector<Candidate> out;
   for (const Diagnostic& d : findings) {
     if (!d.fix || d.fix->edits.empty() || d.fix->applicability == "manual" || (d.fix->applicability != "safe" && !unsafe)) continue;
@@ -135,10 +137,12 @@ support::Expected<FixResult> apply_fixes(const Find& find, OverlayFileSystem& ov
         const Read& before = originals[path];
         if (before.valid && !after.valid) why = "the file could not be parsed after it";
         // Comments that a fix removes are a person's words; a suppression that suppresses nothing is the exception.
-        if (why.empty() && c.finding->code != "SW903" && !unsafe && !std::includes(after.comments.begin(), after.comments.end(), before.comments.begin(), before.comments.end())) {
+        if (why.empty() && c.finding->code != "SW903" && !unsafe &&
+            !std::includes(after.comments.begin(), after.comments.end(), before.comments.begin(), before.comments.end())) {
           // Another fix of this round may have removed a suppression: compare with what this one alone does.
           const Read alone = read(edited(text->second, edits));
-          if (!std::includes(alone.comments.begin(), alone.comments.end(), before.comments.begin(), before.comments.end())) why = "it would lose a comment; --unsafe applies it";
+          if (!std::includes(alone.comments.begin(), alone.comments.end(), before.comments.begin(), before.comments.end()))
+            why = "it would lose a comment; --unsafe applies it";
         }
       }
       if (!why.empty()) {

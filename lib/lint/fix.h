@@ -1,8 +1,8 @@
 // Applying fixes: round after round until nothing more can be fixed, in memory; the caller writes.
 //
-// A round looks for findings, takes the fixes that may be applied and do not touch each other (in the order of the findings; the others wait
-// for the next round), applies them, and reads the result again: a fix after which a file cannot be parsed, though it could before, is taken
-// back; one that loses a comment counts as "review". A fix is applied with all its edits, in all its files, or not at all.
+// A round looks for findings, takes the fixes that may be applied and do not touch each other (in the order of the findings; the others
+// wait for the next round), applies them, and reads the result again: a fix after which a file cannot be parsed, though it could before, is
+// taken back; one that loses a comment counts as "review". A fix is applied with all its edits, in all its files, or not at all.
 #pragma once
 #include <functional>
 #include <map>
@@ -24,7 +24,7 @@ struct FixedFile {
 struct FixResult {
   std::map<std::string, FixedFile> files;  ///< by path as found; only those that differ
   std::size_t applied = 0;
-  std::vector<std::string> taken_back;     ///< "layers/mlp.py:12: SW103: the file could not be parsed after it"
+  std::vector<std::string> taken_back;  ///< "layers/mlp.py:12: SW103: the file could not be parsed after it"
   std::map<std::string, std::size_t> by_code;
 };
 

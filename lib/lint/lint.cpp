@@ -8,8 +8,8 @@
 #include "lint/findings.h"
 #include "lint/scripts.h"
 #include "lint/session.h"
-#include "python/parse.h"
 #include "lint/trees.h"
+#include "python/parse.h"
 #include "support/files.h"
 #include "support/parallel.h"
 
@@ -27,7 +27,10 @@ std::vector<Look> look(const std::vector<std::string>& paths, const python::File
   support::parallel(pieces, support::workers_for(pieces), [&](std::size_t piece, std::size_t) {
     for (std::size_t i = piece * kPiece; i < std::min(paths.size(), (piece + 1) * kPiece); ++i) {
       auto text = files.read(paths[i]);
-      if (!text) { out[i] = Look::Unread; continue; }
+      if (!text) {
+        out[i] = Look::Unread;
+        continue;
+      }
       if (worth_reading(*text)) out[i] = Look::Parallel;
       else if (text->find("style=") != std::string::npos) out[i] = Look::Styles;
     }
@@ -41,18 +44,20 @@ std::size_t tree_of(const std::string& path, const std::vector<Tree>& trees) {
   const std::string folder = support::parent_path(support::normal_path(path));
   for (std::size_t i = 0; i < trees.size(); ++i)
     for (const auto& root : trees[i].roots)
-      if (root.size() + 1 > depth && (root.empty() || root == "." || folder == root || folder.starts_with(root + "/"))) best = i, depth = root.size() + 1;
+      if (root.size() + 1 > depth && (root.empty() || root == "." || folder == root || folder.starts_with(root + "/")))
+        best = i, depth = root.size() + 1;
   return best;
 }
 
 /// What to look at in one tree.
 struct Work {
   std::vector<std::string> parallel;
-  std::vector<std::string> with_styles;   ///< what may ask a wrapper for a style
+  std::vector<std::string> with_styles;  ///< what may ask a wrapper for a style
   std::vector<std::string> scripts;
 };
 
-std::vector<support::Diagnostic> check_tree(const Request& request, const Tree& tree, const Work& work, const ClassesNamed& class_files, const std::shared_ptr<python::Syntax>& syntax, const rules::Database& rules) {
+std::vector<support::Diagnostic> check_tree(const Request& request, const Tree& tree, const Work& work, const ClassesNamed& class_files,
+                                            const std::shared_ptr<python::Syntax>& syntax, const rules::Database& rules) {
   const python::FileSystem& files = request.files ? *request.files : disk();
   support::SourceManager& sources = syntax->sources();
   Found findings;
@@ -110,7 +115,8 @@ std::vector<support::Diagnostic> check_tree(const Request& request, const Tree& 
 }
 
 /// The same, from the cache where nothing changed.
-std::vector<support::Diagnostic> cached_tree(const Request& request, const Tree& tree, const Work& work, const ClassesNamed& classes, const std::shared_ptr<python::Syntax>& syntax, const rules::Database& rules) {
+std::vector<support::Diagnostic> cached_tree(const Request& request, const Tree& tree, const Work& work, const ClassesNamed& classes,
+                                             const std::shared_ptr<python::Syntax>& syntax, const rules::Database& rules) {
   if (request.cache.empty() || request.values || !request.rules.empty()) return check_tree(request, tree, work, classes, syntax, rules);
   const python::FileSystem& files = request.files ? *request.files : disk();
   std::string about = std::to_string(request.tp) + ' ' + std::to_string(request.max_steps);
@@ -123,7 +129,9 @@ std::vector<support::Diagnostic> cached_tree(const Request& request, const Tree&
   const Witness witness(files, classes);
   Request watched = request;
   watched.files = &witness;
-  auto found = check_tree(watched, tree, work, [&](const std::string& name) -> const std::vector<std::string>& { return witness.of_class(name); }, syntax, rules);
+  auto found = check_tree(
+      watched, tree, work, [&](const std::string& name) -> const std::vector<std::string>& { return witness.of_class(name); }, syntax,
+      rules);
   cache.store(witness, found, syntax->sources());
   return found;
 }
@@ -156,7 +164,8 @@ class Moved {
 
 /// Files that cannot be read, and those that were named and are no Python although nothing else in them is of interest: in folders,
 /// parsing what names no parallel library would be most of the time.
-support::Expected<std::vector<support::Diagnostic>> unreadable(const Request& request, const std::vector<std::string>& paths, const std::vector<Look>& looks, const python::FileSystem& files,
+support::Expected<std::vector<support::Diagnostic>> unreadable(const Request& request, const std::vector<std::string>& paths,
+                                                               const std::vector<Look>& looks, const python::FileSystem& files,
                                                                support::SourceManager& sources) {
   std::vector<support::Diagnostic> out;
   const std::set<std::string> named(request.paths.begin(), request.paths.end());
@@ -182,7 +191,8 @@ support::Expected<std::vector<support::Diagnostic>> unreadable(const Request& re
 
 }  // namespace
 
-support::Expected<std::vector<support::Diagnostic>> check(const Request& request, support::SourceManager& sources, const rules::Database& rules) {
+support::Expected<std::vector<support::Diagnostic>> check(const Request& request, support::SourceManager& sources,
+                                                          const rules::Database& rules) {
   const python::FileSystem& files = request.files ? *request.files : disk();
   auto paths = python_files(request.paths, files);
   if (!paths) return paths.error();
@@ -200,11 +210,13 @@ support::Expected<std::vector<support::Diagnostic>> check(const Request& request
       if (by_path[path] == Look::Styles) work[t].with_styles.push_back(path);
     }
   for (const auto& path : shell_files(request.paths, files))
-    if (auto text = files.read(path); text && text->find("parallel") != std::string::npos) work[tree_of(path, trees)].scripts.push_back(path);
+    if (auto text = files.read(path); text && text->find("parallel") != std::string::npos)
+      work[tree_of(path, trees)].scripts.push_back(path);
   std::vector<std::size_t> order;  // trees with something in them, the largest first: it must not begin last
   for (std::size_t t = 0; t < trees.size(); ++t)
     if (!work[t].parallel.empty() || !work[t].scripts.empty()) order.push_back(t);
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return work[a].parallel.size() > work[b].parallel.size(); });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return work[a].parallel.size() > work[b].parallel.size(); });
   // Each worker has sources and syntax trees of its own, but the last, which uses the caller's.
   const std::size_t workers = request.values ? 1 : support::workers_for(order.size());
   std::vector<support::SourceManager> others(workers - 1);
@@ -213,7 +225,10 @@ support::Expected<std::vector<support::Diagnostic>> check(const Request& request
   syntax.push_back(std::make_shared<python::Syntax>(sources, true));
   ClassFiles by_class(*paths, files);
   const ClassesNamed class_files = [&](const std::string& name) -> const std::vector<std::string>& { return by_class.of(name); };
-  struct Result { std::size_t worker = 0; std::vector<support::Diagnostic> found; };
+  struct Result {
+    std::size_t worker = 0;
+    std::vector<support::Diagnostic> found;
+  };
   std::vector<Result> results(trees.size());
   support::parallel(order.size(), workers, [&](std::size_t i, std::size_t worker) {
     const std::size_t t = order[i];

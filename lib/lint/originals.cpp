@@ -30,7 +30,9 @@ std::string making(const program::Function& init, std::string_view attribute, co
     return true;
   });
   for (auto s = all.rbegin(); s != all.rend(); ++s) {
-    const bool hit = std::any_of((*s)->targets.begin(), (*s)->targets.end(), [&](const Expr* t) { return self_attribute(t) == attribute || (t->kind == ExprKind::Name && names.count(t->text)); });
+    const bool hit = std::any_of((*s)->targets.begin(), (*s)->targets.end(), [&](const Expr* t) {
+      return self_attribute(t) == attribute || (t->kind == ExprKind::Name && names.count(t->text));
+    });
     if (!hit || !(*s)->value) continue;
     text += std::string(sources.text((*s)->range)) + "\n";
     program::walk((*s)->value, [&](const Expr* e) {
@@ -93,7 +95,8 @@ void Session::originals(const std::vector<Class>& classes) {
     if (!original) continue;
     compare_defaults(*original->def, *c.def);
     Facts serial, distributed;
-    if (run_class(*original, &serial, true) && run_class(c, &distributed, true)) compare_runs(serial, distributed, c.def->name, original->def->name, name_range(*c.def));
+    if (run_class(*original, &serial, true) && run_class(c, &distributed, true))
+      compare_runs(serial, distributed, c.def->name, original->def->name, name_range(*c.def));
   }
 }
 
@@ -102,12 +105,14 @@ void Session::compare_defaults(const ClassDef& original, const ClassDef& distrib
   const auto *a = method(original, "__init__"), *b = method(distributed, "__init__");
   if (!a || !b) return;
   auto plain = [](const Expr* e) {
-    return e && (e->kind == ExprKind::Int || e->kind == ExprKind::Float || e->kind == ExprKind::True || e->kind == ExprKind::False || e->kind == ExprKind::String ||
-                 ((e->kind == ExprKind::Tuple || e->kind == ExprKind::List) && !e->kids.empty()));
+    return e &&
+        (e->kind == ExprKind::Int || e->kind == ExprKind::Float || e->kind == ExprKind::True || e->kind == ExprKind::False ||
+         e->kind == ExprKind::String || ((e->kind == ExprKind::Tuple || e->kind == ExprKind::List) && !e->kids.empty()));
   };
   auto value = [&](const Expr* e) {
     std::string t(sources_.text(e->range));
-    if (e->kind == ExprKind::Int || e->kind == ExprKind::Float) return std::to_string(e->kind == ExprKind::Int ? static_cast<double>(e->integer) : e->number);
+    if (e->kind == ExprKind::Int || e->kind == ExprKind::Float)
+      return std::to_string(e->kind == ExprKind::Int ? static_cast<double>(e->integer) : e->number);
     std::erase_if(t, [](char c) { return c == ' ' || c == '(' || c == ')' || c == '[' || c == ']' || c == '\n' || c == '"' || c == '\''; });
     while (!t.empty() && t.back() == ',') t.pop_back();
     return t;
@@ -115,7 +120,9 @@ void Session::compare_defaults(const ClassDef& original, const ClassDef& distrib
   for (const auto& p : a->parameters)
     for (const auto& q : b->parameters)
       if (p.name == q.name && plain(p.default_value) && plain(q.default_value) && value(p.default_value) != value(q.default_value))
-        findings_.add(Severity::Error, "SW208", q.default_value->range, distributed.name + " takes " + q.name + " = " + std::string(sources_.text(q.default_value->range)) + " by default, " + original.name + " takes " + std::string(sources_.text(p.default_value->range)),
+        findings_.add(Severity::Error, "SW208", q.default_value->range,
+                      distributed.name + " takes " + q.name + " = " + std::string(sources_.text(q.default_value->range)) + " by default, " +
+                          original.name + " takes " + std::string(sources_.text(p.default_value->range)),
                       {{p.default_value->range, "the original's"}});
 }
 
@@ -147,12 +154,16 @@ void Session::compare_masks(const ClassDef& original, const ClassDef& distribute
     };
     place(*b, where);
     place(*a, there);
-    findings_.add(Severity::Error, "SW207", where, name + " is made otherwise than in " + original.name + ": '" + lost + (lost.back() == '(' ? "…)" : "") + "' of the original is missing here, so in some cases this is another mask", {{there, "the original's"}});
+    findings_.add(Severity::Error, "SW207", where,
+                  name + " is made otherwise than in " + original.name + ": '" + lost + (lost.back() == '(' ? "…)" : "") +
+                      "' of the original is missing here, so in some cases this is another mask",
+                  {{there, "the original's"}});
   }
 }
 
 /// SW117: activations and norms in another order or number.
-bool Session::compare_runs(const Facts& original, const Facts& distributed, const std::string& name, const std::string& original_name, support::Range where) {
+bool Session::compare_runs(const Facts& original, const Facts& distributed, const std::string& name, const std::string& original_name,
+                           support::Range where) {
   if (original.incomplete || distributed.incomplete) return false;
   const auto &a = original.nonlinear, &b = distributed.nonlinear;
   std::size_t i = 0;
@@ -166,7 +177,12 @@ bool Session::compare_runs(const Facts& original, const Facts& distributed, cons
   };
   if (same_but_order()) return false;  // the two sides of a sum, say
   const support::Range here = i < b.size() ? b[i].where : b.empty() ? where : b.back().where;
-  findings_.add(Severity::Warning, "SW117", here.valid() ? here : where, name + (i < b.size() ? " goes on with " + b[i].name : b.empty() ? " has no activation or norm" : " ends after " + b.back().name) + " here, where " + original_name + (i < a.size() ? " has " + a[i].name : " has nothing more"),
+  findings_.add(Severity::Warning, "SW117", here.valid() ? here : where,
+                name +
+                    (i < b.size()    ? " goes on with " + b[i].name
+                         : b.empty() ? " has no activation or norm"
+                                     : " ends after " + b.back().name) +
+                    " here, where " + original_name + (i < a.size() ? " has " + a[i].name : " has nothing more"),
                 {{i < a.size() ? a[i].where : support::Range{}, "the original's"}});
   return true;
 }
@@ -213,7 +229,8 @@ void Session::misspelt(const std::string& error, support::Range at) {
   if (!here || names.count(word)) return;  // set on another path
   if (of.empty()) {
     program::walk(here->body, [&](const Stmt* s) {
-      if (s->kind == StmtKind::FunctionDef) names.insert(s->function->locals.begin(), s->function->locals.end()), names.insert(s->function->name);
+      if (s->kind == StmtKind::FunctionDef)
+        names.insert(s->function->locals.begin(), s->function->locals.end()), names.insert(s->function->name);
       if (s->kind == StmtKind::ClassDef) names.insert(s->class_def->name);
       if (s->kind == StmtKind::Import || s->kind == StmtKind::ImportFrom)
         for (const auto& i : s->imports) names.insert(i.asname.empty() ? i.name : i.asname);
@@ -229,12 +246,16 @@ void Session::misspelt(const std::string& error, support::Range at) {
   // The place of the word itself, in the statement that failed.
   support::Range where = at;
   program::walk_exprs(here->body, [&](const Expr* e) {
-    if (e->range.begin >= at.begin && e->range.end <= at.end && e->text == word && (e->kind == ExprKind::Attribute || e->kind == ExprKind::Name)) where = {e->range.file, e->range.end - static_cast<std::uint32_t>(word.size()), e->range.end};
+    if (e->range.begin >= at.begin && e->range.end <= at.end && e->text == word &&
+        (e->kind == ExprKind::Attribute || e->kind == ExprKind::Name))
+      where = {e->range.file, e->range.end - static_cast<std::uint32_t>(word.size()), e->range.end};
     return true;
   });
   std::optional<support::Fix> fix;
   if (sources_.text(where) == word && alone) fix = support::Fix{"safe", {{where, *near}}};
-  findings_.add(Severity::Error, "SW307", where, (of.empty() ? "'" + word + "' is not defined" : of + " has no '" + word + "'") + ": did you mean '" + *near + "'?", {}, fix);
+  findings_.add(Severity::Error, "SW307", where,
+                (of.empty() ? "'" + word + "' is not defined" : of + " has no '" + word + "'") + ": did you mean '" + *near + "'?", {},
+                fix);
 }
 
 }  // namespace shardwright::lint

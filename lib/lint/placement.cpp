@@ -29,9 +29,42 @@ std::vector<const model::Sym*> factors_of(const model::Sym* s) {
 std::string last_part(const std::string& name) { return name.substr(name.rfind('.') + 1); }
 
 bool is_nonlinear_name(const std::string& name) {
-  static const std::set<std::string> names{"gelu", "relu", "silu", "sigmoid", "tanh", "softmax", "log_softmax", "layer_norm", "rms_norm", "group_norm", "exp", "log", "pow", "square", "sqrt",
-                                           "rsqrt", "abs", "leaky_relu", "elu", "mish", "softplus", "hardswish", "hardsigmoid", "normalize", "cross_entropy", "mse_loss", "relu6", "selu", "logsigmoid",
-                                           "batch_norm", "instance_norm", "scaled_dot_product_attention", "erf", "reciprocal", "cosine_similarity", "clamp"};
+  static const std::set<std::string> names{"gelu",
+                                           "relu",
+                                           "silu",
+                                           "sigmoid",
+                                           "tanh",
+                                           "softmax",
+                                           "log_softmax",
+                                           "layer_norm",
+                                           "rms_norm",
+                                           "group_norm",
+                                           "exp",
+                                           "log",
+                                           "pow",
+                                           "square",
+                                           "sqrt",
+                                           "rsqrt",
+                                           "abs",
+                                           "leaky_relu",
+                                           "elu",
+                                           "mish",
+                                           "softplus",
+                                           "hardswish",
+                                           "hardsigmoid",
+                                           "normalize",
+                                           "cross_entropy",
+                                           "mse_loss",
+                                           "relu6",
+                                           "selu",
+                                           "logsigmoid",
+                                           "batch_norm",
+                                           "instance_norm",
+                                           "scaled_dot_product_attention",
+                                           "erf",
+                                           "reciprocal",
+                                           "cosine_similarity",
+                                           "clamp"};
   return names.count(last_part(name)) > 0;
 }
 
@@ -211,7 +244,8 @@ void Propagator::create(const Op& op) {
     Placement p = plain(t);
     if (!op.inputs.empty()) {  // zeros_like and friends
       const Placement& like = place(op.inputs[0].tensor);
-      if (like.dims.size() == p.dims.size() && trace_->tensor(op.inputs[0].tensor).shape == trace_->tensor(t).shape) p = like, p.partial = -1, p.entered = false, p.since = -1;
+      if (like.dims.size() == p.dims.size() && trace_->tensor(op.inputs[0].tensor).shape == trace_->tensor(t).shape)
+        p = like, p.partial = -1, p.entered = false, p.since = -1;
     }
     for (const auto& a : op.size_args)
       for (std::size_t i = 0; i < a.values.size() && i < a.syms.size(); ++i) {
@@ -231,7 +265,8 @@ void Propagator::create(const Op& op) {
         }
         const auto shares = std::count_if(p.dims[d].begin(), p.dims[d].end(), [](const Factor& f) { return f.shard >= 0; });
         if (product != a.values[i] || shares != 1) {
-          p.dims[d] = {Factor{a.values[i], new_shard(op.site ? op.site->range : support::Range{}, -1, "made with this rank's size"), -1, false}};
+          p.dims[d] = {
+              Factor{a.values[i], new_shard(op.site ? op.site->range : support::Range{}, -1, "made with this rank's size"), -1, false}};
           shards_.back().size = a.syms[i];
         }
       }
@@ -256,8 +291,10 @@ void Propagator::reshape(const Op& op) {
     auto notes = origin(p);
     if (r.verdict == Regroup::Contiguous) {
       findings_.add(Severity::Warning, "SW107", where,
-                    "a contiguous share of a fused dimension is taken apart as (" + std::to_string(r.pieces) + ", …): rank 0 holds all of the first part and none of the last; cut each part by itself (stride=" +
-                        std::to_string(r.pieces) + ", separate layers, or heads outermost)", notes);
+                    "a contiguous share of a fused dimension is taken apart as (" + std::to_string(r.pieces) +
+                        ", …): rank 0 holds all of the first part and none of the last; cut each part by itself (stride=" +
+                        std::to_string(r.pieces) + ", separate layers, or heads outermost)",
+                    notes);
     } else if (r.verdict == Regroup::NotLocal) {
       report_size(op, r, p);
       return set(out, unknown(out));
@@ -292,14 +329,19 @@ void Propagator::swallowed_share(const Op& op, const Placement& p) {
   std::vector<support::Note> notes;
   if (auto from = made_whole(op.inputs[0].tensor); from.valid()) notes.push_back({from, "the value is whole from here"});
   ++repairs;  // as in report_size
-  findings_.add(Severity::Error, "SW106", range_of(op), std::string(sources_.text(expr->range)) + " is one rank's size, but the whole value " + shape_text(op.inputs[0].tensor) + " arrives: the -1 becomes " + std::to_string(all / local) + " instead of " + std::to_string(all / whole) + ", silently", notes);
+  findings_.add(Severity::Error, "SW106", range_of(op),
+                std::string(sources_.text(expr->range)) + " is one rank's size, but the whole value " + shape_text(op.inputs[0].tensor) +
+                    " arrives: the -1 becomes " + std::to_string(all / local) + " instead of " + std::to_string(all / whole) + ", silently",
+                notes);
 }
 
 void Propagator::report_size(const Op& op, const Regroup& r, const Placement& p) {
   std::string given = r.expr ? std::string(sources_.text(r.expr->range)) : std::to_string(r.given);
-  std::string message = given + " = " + std::to_string(r.given) + " is the whole's size, but " + name_of(op.inputs[0].tensor) + " holds this rank's share: " + std::to_string(r.needed) + " (" + given + " // tp) expected";
+  std::string message = given + " = " + std::to_string(r.given) + " is the whole's size, but " + name_of(op.inputs[0].tensor) +
+      " holds this rank's share: " + std::to_string(r.needed) + " (" + given + " // tp) expected";
   if (r.hole) ++repairs;  // a dimension took what was too much: what comes after may well not fit
-  if (r.hole) message += "; the -1 resolves to " + std::to_string(r.hole_value) + " instead of " + std::to_string(r.hole_wanted) + ", silently";
+  if (r.hole)
+    message += "; the -1 resolves to " + std::to_string(r.hole_value) + " instead of " + std::to_string(r.hole_wanted) + ", silently";
   findings_.add(Severity::Error, "SW106", range_of(op), message, origin(p));
 }
 
@@ -311,12 +353,17 @@ void Propagator::split_size(const Op& op, const Placement& p, std::size_t d) {
     if (a.role != model::SizeArg::SplitSize || a.values.size() != 1 || a.values[0] <= 0 || !a.expr) continue;
     const std::int64_t v = a.values[0], w = whole_size(a.syms.empty() ? nullptr : a.syms[0], v);
     const bool made = p.dims[d].size() == 1 && p.dims[d][0].made >= 0;
-    const bool too_small = !sharded(p, d) && !made && w == v * tp_ && n % w == 0, too_large = sharded(p, d) && w == v && n % v != 0 && whole(p, d) % v == 0;
+    const bool too_small = !sharded(p, d) && !made && w == v * tp_ && n % w == 0,
+               too_large = sharded(p, d) && w == v && n % v != 0 && whole(p, d) % v == 0;
     if (!too_small && !too_large) continue;
     ++repairs;  // the number of pieces is another, and what takes them fails
     const std::string text(sources_.text(a.expr->range));
-    findings_.add(Severity::Error, "SW106", range_of(op), text + " = " + std::to_string(v) + (too_small ? " is one rank's size, but the whole value arrives: " : " is the whole's size, but a share arrives: ") + shape_text(op.inputs[0].tensor) + (too_large ? " of " + shape_text(op.inputs[0].tensor, true) : "") + ", cut into " +
-                                                                    std::to_string((n + v - 1) / v) + " pieces instead of " + std::to_string(whole(p, d) / (too_small ? w : v)), origin(p));
+    findings_.add(Severity::Error, "SW106", range_of(op),
+                  text + " = " + std::to_string(v) +
+                      (too_small ? " is one rank's size, but the whole value arrives: " : " is the whole's size, but a share arrives: ") +
+                      shape_text(op.inputs[0].tensor) + (too_large ? " of " + shape_text(op.inputs[0].tensor, true) : "") + ", cut into " +
+                      std::to_string((n + v - 1) / v) + " pieces instead of " + std::to_string(whole(p, d) / (too_small ? w : v)),
+                  origin(p));
   }
 }
 
@@ -330,7 +377,8 @@ void Propagator::split(const Op& op) {
   if (!unsure && sharded(p, d)) {
     const Dim& f = p.dims[d];
     const bool equal = std::all_of(op.sizes.begin(), op.sizes.end(), [&](auto n) { return n == op.sizes[0]; });
-    if (equal && f.size() > 1 && f[0].shard < 0 && f[0].size == static_cast<std::int64_t>(op.sizes.size())) piece.assign(f.begin() + 1, f.end());
+    if (equal && f.size() > 1 && f[0].shard < 0 && f[0].size == static_cast<std::int64_t>(op.sizes.size()))
+      piece.assign(f.begin() + 1, f.end());
     else if (f[0].shard >= 0 && f[0].mixed) piece = {Factor{0, f[0].shard, -1, true}};
     else if (f.size() == 1 && f[0].shard >= 0 && op.sizes.size() > 1) piece = {Factor{0, f[0].shard, -1, false}}, contiguous = true;
     else unsure = op.sizes.size() > 1;
@@ -357,8 +405,10 @@ void Propagator::split(const Op& op) {
     const Op* by = trace_->tensor(from).producer >= 0 ? &trace_->op(trace_->tensor(from).producer) : nullptr;
     if (by && last_part(by->name) == "linear")
       findings_.add(Severity::Warning, "SW107", range_of(op),
-                    "a contiguous share of a fused dimension is cut into " + std::to_string(op.sizes.size()) + ": each rank's pieces are not its share of each part; cut each part by itself (stride=" +
-                        std::to_string(op.sizes.size()) + " or separate layers)", origin(p));
+                    "a contiguous share of a fused dimension is cut into " + std::to_string(op.sizes.size()) +
+                        ": each rank's pieces are not its share of each part; cut each part by itself (stride=" +
+                        std::to_string(op.sizes.size()) + " or separate layers)",
+                    origin(p));
   }
 }
 
@@ -393,7 +443,8 @@ void Propagator::concat(const Op& op) {
         what += (what.empty() ? "" : " and ") + std::string(sharded(p, d) ? "a share " : "a whole ") + shape_text(o.tensor);
         if (sharded(p, d) && notes.empty()) notes = origin(p);
       }
-      findings_.add(Severity::Error, "SW105", range_of(op), "joined along a sharded dimension: " + what + "; gather the share first, or cut the whole one", notes);
+      findings_.add(Severity::Error, "SW105", range_of(op),
+                    "joined along a sharded dimension: " + what + "; gather the share first, or cut the whole one", notes);
     }
     return set(out, unknown(out));
   }
@@ -440,7 +491,9 @@ void Propagator::labelled(const Op& op) {
       if (l < 0) continue;
       const bool s = sharded(p, d);
       Dim& have = of[index(l)];
-      if (have.empty() || (s && (!cut[index(l)] || p.dims[d].size() > have.size())) || (!s && !cut[index(l)] && have.size() == 1 && have[0].made >= 0)) have = p.dims[d];
+      if (have.empty() || (s && (!cut[index(l)] || p.dims[d].size() > have.size())) ||
+          (!s && !cut[index(l)] && have.size() == 1 && have[0].made >= 0))
+        have = p.dims[d];
       if (s) cut[index(l)] = 1;
     }
   }
@@ -453,7 +506,9 @@ void Propagator::labelled(const Op& op) {
     if (op.labels[l].blocked) (in_output[l] ? blocked_cut : maximum) = true;
     else if (!in_output[l]) summed = true;
   }
-  if (blocked_cut && (name == "select" || name == "narrow" || name.find("index") != std::string::npos || name.find("getitem") != std::string::npos)) summed = maximum = false;
+  if (blocked_cut &&
+      (name == "select" || name == "narrow" || name.find("index") != std::string::npos || name.find("getitem") != std::string::npos))
+    summed = maximum = false;
   Placement base;
   base.entered = entered;
   base.since = since;
@@ -511,14 +566,20 @@ bool Propagator::partial_operands(const Op& op, Placement& out) {
   if (partial == 0) return true;
   const std::string name = last_part(op.name);
   const Partial part = partials_[index(which)];
-  auto describe = [&] { return part.kind == Partial::Mean ? "a mean over this rank's share" : part.kind == Partial::Other ? "taken over this rank's share only" : "a partial sum"; };
+  auto describe = [&] {
+    return part.kind == Partial::Mean ? "a mean over this rank's share"
+        : part.kind == Partial::Other ? "taken over this rank's share only"
+                                      : "a partial sum";
+  };
   auto story = [&] {
     std::vector<support::Note> notes;
     notes.push_back({range_of(trace_->op(part.op)), "here the sum over a sharded dimension is left partial (one term a rank)"});
     return notes;
   };
-  const bool cast = op.inputs.size() == 1 && op.linearity == Linearity::Nonlinear && !op.in.empty() && !op.out.empty() && op.in[0] == op.out[0] &&
-                    (name == "to" || name == "type" || name == "half" || name == "bfloat16" || name == "float" || name == "type_as" || name == "copy_" || name == "dropout");  // a dropout whose mask all ranks share is a product with it
+  const bool cast = op.inputs.size() == 1 && op.linearity == Linearity::Nonlinear && !op.in.empty() && !op.out.empty() &&
+      op.in[0] == op.out[0] &&
+      (name == "to" || name == "type" || name == "half" || name == "bfloat16" || name == "float" || name == "type_as" || name == "copy_" ||
+       name == "dropout");  // a dropout whose mask all ranks share is a product with it
   if (op.linearity == Linearity::Linear || cast) {
     if (others == 0 || (name == "copy_" || name == "fill_")) {
       out.partial = which;
@@ -550,14 +611,19 @@ bool Propagator::partial_operands(const Op& op, Placement& out) {
       return true;
     }
     if (partial == 1) return false;
-    if (!at_rest(op) && part.kind == Partial::Sum) findings_.add(Severity::Error, "SW122", range_of(op), "a product of two partial sums: the product of sums is not the sum of products; reduce first", story());
+    if (!at_rest(op) && part.kind == Partial::Sum)
+      findings_.add(Severity::Error, "SW122", range_of(op),
+                    "a product of two partial sums: the product of sums is not the sum of products; reduce first", story());
     return false;
   }
   if (at_rest(op) || (!is_nonlinear_name(op.name) && part.kind == Partial::Sum)) return false;
   if (part.kind == Partial::Sum) {
-    findings_.add(Severity::Error, "SW122", range_of(op), name + " of a partial sum: it is not linear, so the ranks' results do not add up to the whole's; reduce first", story());
+    findings_.add(Severity::Error, "SW122", range_of(op),
+                  name + " of a partial sum: it is not linear, so the ranks' results do not add up to the whole's; reduce first", story());
   } else if (is_nonlinear_name(op.name) || name == "sub") {
-    findings_.add(Severity::Error, "SW121", range_of(op), std::string("this value is ") + describe() + ", not over the whole: combine it over the tensor-parallel group first", story());
+    findings_.add(Severity::Error, "SW121", range_of(op),
+                  std::string("this value is ") + describe() + ", not over the whole: combine it over the tensor-parallel group first",
+                  story());
   }
   return false;
 }
@@ -568,9 +634,13 @@ void Propagator::random(TensorId x, const eval::Site& site) {
   const Placement p = place(x);
   if (!p.known || p.partial >= 0) return;
   if (any_sharded(p) && rng_depth_ == 0)
-    findings_.add(Severity::Warning, "SW113", site.expr->range, "dropout on a sharded tensor with the generator that all ranks share: the shares get the same mask; use the model-parallel random state (get_cuda_rng_tracker().fork())", origin(p));
+    findings_.add(Severity::Warning, "SW113", site.expr->range,
+                  "dropout on a sharded tensor with the generator that all ranks share: the shares get the same mask; use the "
+                  "model-parallel random state (get_cuda_rng_tracker().fork())",
+                  origin(p));
   if (!any_sharded(p) && rng_depth_ > 0)
-    findings_.add(Severity::Warning, "SW113", site.expr->range, "dropout on a value that all ranks hold, inside the model-parallel random state: the ranks drop different elements", {});
+    findings_.add(Severity::Warning, "SW113", site.expr->range,
+                  "dropout on a value that all ranks hold, inside the model-parallel random state: the ranks drop different elements", {});
 }
 
 /// Operands that every rank holds whole and that meet shares: their gradient is this rank's part only.
@@ -587,9 +657,17 @@ void Propagator::gradients(const Op& op) {
       // A layer's weight taken out of the layer leaves the layer's own collective behind.
       for (const auto& w : op.inputs)
         if (trace_->tensor(w.tensor).origin == Origin::Parameter && used_outside(w.tensor, op))
-          findings_.add(Severity::Warning, "SW119", range_of(op), "the weight of " + layer_name(owner_of(w.tensor)) + " is used outside the layer, past its collective: the gradient of " + name_of(o.tensor) + " is this rank's part only", {});
+          findings_.add(Severity::Warning, "SW119", range_of(op),
+                        "the weight of " + layer_name(owner_of(w.tensor)) +
+                            " is used outside the layer, past its collective: the gradient of " + name_of(o.tensor) +
+                            " is this rank's part only",
+                        {});
       if (findings_.has("SW119", range_of(op))) continue;
-      findings_.add(Severity::Warning, "SW109", range_of(op), name_of(o.tensor) + " is whole on every rank and meets shares here without copy_to_tensor_model_parallel_region: its gradient is this rank's part only", {});
+      findings_.add(Severity::Warning, "SW109", range_of(op),
+                    name_of(o.tensor) +
+                        " is whole on every rank and meets shares here without copy_to_tensor_model_parallel_region: its gradient is this "
+                        "rank's part only",
+                    {});
       continue;
     }
     if (x.from_input) continue;
@@ -630,140 +708,22 @@ void Propagator::lost_tail(const Op& op) {
   const model::Sym* s = shard >= 0 ? shards_[index(shard)].size : nullptr;
   if (!s || s->kind != model::Sym::FloorDiv || !s->b || s->b->kind != model::Sym::Dim) return;
   std::function<bool(const model::Sym*)> mentions_tp = [&](const model::Sym* x) {
-    return x && ((x->kind == model::Sym::Dim && trace_->tensor(x->tensor).name == eval::tp_size_name) || mentions_tp(x->a) || mentions_tp(x->b));
+    return x &&
+        ((x->kind == model::Sym::Dim && trace_->tensor(x->tensor).name == eval::tp_size_name) || mentions_tp(x->a) || mentions_tp(x->b));
   };
   if (mentions_tp(s->a)) return;  // padded to a multiple
   for (const auto& g : trace_->guards)
     if (mentions_tp(g.a) || mentions_tp(g.b)) return;  // asked
-  findings_.add(Severity::Error, "SW112", s->b->read, "rows a rank by floor division, without a check that tp divides them: the last (vocabulary % tp) ids belong to no rank; pad the vocabulary to a multiple of tp, or use VocabParallelEmbedding",
+  findings_.add(Severity::Error, "SW112", s->b->read,
+                "rows a rank by floor division, without a check that tp divides them: the last (vocabulary % tp) ids belong to no rank; "
+                "pad the vocabulary to a multiple of tp, or use VocabParallelEmbedding",
                 {{shards_[index(shard)].where, "the table"}, {range_of(op), "looked up here"}});
-}
-
-/// torch's layers start with a scale from their fan-in, which here is a share of the whole's.
-void Propagator::shard_fan_in() {
-  for (const auto& m : trace_->modules) {
-    if (!m.builtin || !m.construct_call || (m.type != "torch.nn.Linear" && m.type.rfind("torch.nn.Conv", 0) != 0) || m.construct_frame < 0) continue;
-    const model::Frame& f = trace_->frame(m.construct_frame);
-    if (!f.function || f.builtin) continue;
-    const auto* owner = f.function->owner;
-    const auto text = sources_.text(owner ? owner->range : f.function->range);
-    if (text.find("init.") != std::string_view::npos || text.find("init_weights") != std::string_view::npos || text.find("init_(") != std::string_view::npos || text.find("reset_parameters") != std::string_view::npos || text.find("_init(") != std::string_view::npos) continue;
-    for (const auto& w : trace_->attr_writes)
-      if (w.owner == m.id && w.name == "weight" && w.kind == model::AttrWrite::Parameter && w.value.tensor >= 0) {
-        const Placement& p = place(w.value.tensor);
-        if (p.dims.size() < 2 || !sharded(p, 1)) continue;
-        findings_.add(Severity::Warning, "SW123", m.construct_call->range, "torch's initialisation takes the fan-in of this rank's share (" + std::to_string(trace_->tensor(w.value.tensor).shape[1]) + " of " + std::to_string(whole(p, 1)) +
-                                                                            "): the scale grows with sqrt(tp); initialise from the whole's shape, or use RowParallelLinear", {});
-      }
-  }
-}
-
-/// A column layer gathers and a row layer cuts what it gathered: two collectives for nothing.
-void Propagator::needless_gathers() {
-  std::vector<int> uses(trace_->tensors.size(), 0);
-  for (const Op& op : trace_->ops)
-    for (const auto& o : op.inputs) ++uses[index(o.tensor)];
-  for (const Op& op : trace_->ops) {
-    if (op.name != "shardwright.scatter" || !parallel_layer(op.module) || at_rest(op)) continue;
-    TensorId t = op.inputs[0].tensor;
-    if (!place(t).known) continue;
-    for (int i = 0; i < 16 && trace_->tensor(t).producer >= 0 && uses[index(t)] == 1; ++i) {
-      const Op& by = trace_->op(trace_->tensor(t).producer);
-      if (by.name == "shardwright.gather" && parallel_layer(by.module)) {
-        std::string gather, parallel;
-        const auto a = argument(by.module, "gather_output", &gather), b = argument(op.module, "input_is_parallel", &parallel);
-        std::optional<support::Fix> fix;
-        if (gather == "True" && parallel == "False") fix = support::Fix{"review", {{a, "False"}, {b, "True"}}};
-        findings_.add(Severity::Warning, "SW104", a, layer_name(by.module) + " gathers its output only for " + layer_name(op.module) + " to cut it again: gather_output=False and input_is_parallel=True save both collectives",
-                      {{b, "cut again by this layer"}}, fix);
-      }
-      if (by.prim != Prim::Labelled || by.inputs.size() != 1 || by.in.empty() || by.out.empty() || by.in[0] != by.out[0]) break;
-      t = by.inputs[0].tensor;
-    }
-  }
-}
-
-/// Several column layers of one value: an all-reduce each in backward, where one would do.
-void Propagator::repeated_copies() {
-  std::map<TensorId, const Op*> first;
-  for (const Op& op : trace_->ops) {
-    if (op.name != "shardwright.copy_to" || !parallel_layer(op.module) || at_rest(op)) continue;
-    TensorId t = op.inputs[0].tensor;
-    if (trace_->tensor(t).producer >= 0 && trace_->op(trace_->tensor(t).producer).name == "shardwright.column_input") t = trace_->op(trace_->tensor(t).producer).inputs[0].tensor;
-    auto [at, fresh] = first.emplace(t, &op);
-    if (fresh || at->second->module == op.module) continue;
-    findings_.add(Severity::Info, "SW114", range_of(op), layer_name(op.module) + " and " + layer_name(at->second->module) + " each reduce the gradient of the same input; one copy_to_tensor_model_parallel_region before them and disable_grad_reduce=True need one all-reduce",
-                  {{range_of(*at->second), "the first one"}});
-  }
 }
 
 /// The last dimension of a layer's input is what the layer says, made up or not.
 void Propagator::confirm(const Op& op) {
   const Placement& p = place(op.inputs[0].tensor);
   if (!p.dims.empty() && p.dims.back().size() == 1 && p.dims.back()[0].made >= 0) confirmed_.insert(p.dims.back()[0].made);
-}
-
-/// A row layer's weight used by itself: the sum over the ranks that the layer does is missing.
-void Propagator::bare_weights() {
-  std::set<OpId> reduced;
-  for (const auto& p : partials_) {
-    const Partial* last = &p;
-    for (int i = 0; i < 16 && !last->reduced && last->into >= 0; ++i) last = &partials_[index(last->into)];
-    if (last->reduced) reduced.insert(p.op);
-  }
-  for (const auto& p : partials_) {
-    if (reduced.count(p.op) || p.op < 0) continue;
-    const Op& op = trace_->op(p.op);
-    if (at_rest(op)) continue;
-    for (const auto& o : op.inputs) {
-      if (trace_->tensor(o.tensor).origin != Origin::Parameter) continue;
-      if (used_outside(o.tensor, op))
-        findings_.add(Severity::Error, "SW119", range_of(op), "the weight of " + layer_name(owner_of(o.tensor)) + " is used outside the layer, past its collective: the result is this rank's part of a sum that nobody adds up", {});
-    }
-  }
-}
-
-/// SW108: a parameter of this rank's size that no mark says to be one: it counts as replicated, in the norm of the gradients, in checkpoints
-/// and where all ranks start from one draw.
-void Propagator::unmarked_shares() {
-  static const std::set<std::string> marks{"tensor_model_parallel", "partition_dim", "is_tensor_parallel", "allreduce"};
-  for (const auto& w : trace_->attr_writes) {
-    if (w.kind != model::AttrWrite::Parameter || w.value.tensor < 0 || w.owner < 0 || trace_->module(w.owner).builtin || !w.value_expr) continue;
-    const Placement& p = place(w.value.tensor);
-    if (!p.known || !any_sharded(p)) continue;
-    const auto set = marks_.find(w.value.tensor);
-    if (set != marks_.end() && std::any_of(set->second.begin(), set->second.end(), [&](const auto& m) { return marks.count(m) > 0; })) continue;
-    const auto file = w.value_expr->range.file;
-    const std::string& text = sources_.file(file).text;
-    if (text.find("megatron") == std::string::npos || text.find("shardwright") != std::string::npos) continue;
-    const auto* cls = trace_->module(w.owner).class_def;
-    if (cls && sources_.text(cls->range).find("tensor_model_parallel\"") != std::string_view::npos) continue;  // marked by name, on some condition
-    findings_.add(Severity::Warning, "SW108", w.value_expr->range, w.name + " holds this rank's share, but nothing marks it: every rank starts with the same part, and the gradient norm and checkpoints take it for replicated; set_tensor_model_parallel_attributes(self." + w.name + ", True, dim, 1)", {});
-  }
-}
-
-void Propagator::end() {
-  bare_weights();
-  unmarked_shares();
-  shard_fan_in();
-  needless_gathers();
-  repeated_copies();
-  static const std::set<std::string> summed{"sequence_parallel", "sum_gradients_over_tp", "average_gradients_across_tp_domain", "tensor_model_parallel", "no_gradient", "partition_dim"};
-  for (const auto& [t, op] : partial_gradient_) {
-    const auto marks = marks_.find(t);
-    if (marks != marks_.end() && std::any_of(marks->second.begin(), marks->second.end(), [&](const auto& m) { return summed.count(m) > 0; })) continue;
-    support::Range where;
-    std::string what = "parameter";
-    for (const auto& w : trace_->attr_writes)
-      if (w.kind == model::AttrWrite::Parameter && w.value.tensor == t) {
-        const auto& owner = trace_->module(w.owner);
-        where = owner.builtin && owner.construct_call ? owner.construct_call->range : w.value_expr ? w.value_expr->range : support::Range{};
-        what = owner.builtin ? last_part(owner.type) + "." + w.name : w.name;
-      }
-    if (!where.valid()) continue;
-    findings_.add(Severity::Warning, "SW109", where, "replicated parameter " + what + " is used on this rank's share only: its gradient is partial and must be summed over the tensor-parallel group before the step",
-                  {{range_of(trace_->op(op)), "used on a sharded value here"}});
-  }
 }
 
 }  // namespace shardwright::lint

@@ -24,27 +24,32 @@ using model::TensorId;
 struct Factor {
   std::int64_t size = 1;
   int shard = -1;
-  int made = -1;        ///< a size of an input that was made up: index into the inputs' dimensions
-  bool mixed = false;   ///< several shares one after another (concatenated, packed): its parts are not told apart
+  int made = -1;       ///< a size of an input that was made up: index into the inputs' dimensions
+  bool mixed = false;  ///< several shares one after another (concatenated, packed): its parts are not told apart
 };
 using Dim = std::vector<Factor>;
 
 struct Placement {
   bool known = true;
-  bool entered = false;            ///< went through copy-to-region: its gradient is summed over the ranks
-  int partial = -1;                ///< a sum over the ranks that is not done yet: index into Propagator::partials
+  bool entered = false;  ///< went through copy-to-region: its gradient is summed over the ranks
+  int partial = -1;      ///< a sum over the ranks that is not done yet: index into Propagator::partials
   std::vector<Dim> dims;
-  OpId since = -1;                 ///< operation that made a sharded activation of whole ones
+  OpId since = -1;  ///< operation that made a sharded activation of whole ones
 };
 
-struct Shard { support::Range where; ModuleId layer = -1; std::string what; const model::Sym* size = nullptr; };
+struct Shard {
+  support::Range where;
+  ModuleId layer = -1;
+  std::string what;
+  const model::Sym* size = nullptr;
+};
 
 struct Partial {
   enum Kind { Sum, Mean, Other } kind = Sum;
-  OpId op = -1;                    ///< the contraction
-  OpId bias = -1;                  ///< where something whole was added to it
+  OpId op = -1;    ///< the contraction
+  OpId bias = -1;  ///< where something whole was added to it
   bool reduced = false;
-  int into = -1;                   ///< added to this one, and summed over the ranks with it
+  int into = -1;  ///< added to this one, and summed over the ranks with it
 };
 
 /// A size of an input that nobody states. Runs settle it: an operation that needs another size says so, and the run starts again.
@@ -66,14 +71,15 @@ class Propagator final : public eval::Observer {
   /// After a run that worked: gradients that nobody sums, and the rest that needs the whole story.
   void end();
 
-  std::vector<Wanted> wanted;      ///< sizes that the run asked for
-  bool ranks_guessed = false;      ///< the inputs' numbers of dimensions are guesses
-  bool wants_rank = false;         ///< a convolution or embedding met an input of another rank
+  std::vector<Wanted> wanted;  ///< sizes that the run asked for
+  bool ranks_guessed = false;  ///< the inputs' numbers of dimensions are guesses
+  bool wants_rank = false;     ///< a convolution or embedding met an input of another rank
   int wanted_input = -1;
   std::size_t wanted_rank = 0;
   bool wanted_integers = false;
 
-  int repairs = 0;                 ///< operations whose sizes did not fit and that went on as if a share had been gathered, or with a -1 of another size than meant
+  int repairs =
+      0;  ///< operations whose sizes did not fit and that went on as if a share had been gathered, or with a -1 of another size than meant
 
   // ---- answers -----------------------------------------------------------------------------------------------------------------
   const Placement& place(TensorId);
@@ -106,7 +112,7 @@ class Propagator final : public eval::Observer {
   Placement plain(TensorId) const;
   Placement first(TensorId);
   Placement unknown(TensorId) const;
-  bool at_rest(const Op&) const;   ///< a run's construction phase: parameters are made, nothing is reported
+  bool at_rest(const Op&) const;  ///< a run's construction phase: parameters are made, nothing is reported
 
   void region(const Op&, const std::string& kind);
   void create(const Op&);
@@ -137,13 +143,13 @@ class Propagator final : public eval::Observer {
   bool refine(const eval::Failure&);
   bool unfold(const eval::Failure&);
   bool want(TensorId, std::size_t dim, std::int64_t size, bool sharded);
-  double evaluate(const model::Sym*, double fallback) const;   ///< with tp = 1 and whole sizes
+  double evaluate(const model::Sym*, double fallback) const;  ///< with tp = 1 and whole sizes
   std::int64_t whole_size(const model::Sym*, std::int64_t value) const;
   int new_shard(support::Range where, ModuleId layer, std::string what);
 
   // What findings say.
   support::Range range_of(const Op&) const;
-  std::vector<support::Note> origin(const Placement&);              ///< where it became sharded
+  std::vector<support::Note> origin(const Placement&);  ///< where it became sharded
   std::string layer_name(ModuleId) const;
   std::string name_of(TensorId) const;
   bool parallel_layer(ModuleId) const;
@@ -159,10 +165,10 @@ class Propagator final : public eval::Observer {
   std::vector<Placement> places_;
   std::vector<Shard> shards_;
   std::vector<Partial> partials_;
-  std::vector<std::pair<int, int>> made_;                       ///< input, dimension
-  std::set<int> confirmed_;                                     ///< sizes of made_ that a layer accepted: what disagrees with them is wrong
+  std::vector<std::pair<int, int>> made_;  ///< input, dimension
+  std::set<int> confirmed_;                ///< sizes of made_ that a layer accepted: what disagrees with them is wrong
   std::map<TensorId, std::set<std::string>> marks_;
-  std::map<TensorId, OpId> partial_gradient_;                   ///< parameters: an operation that gives them a partial gradient
+  std::map<TensorId, OpId> partial_gradient_;  ///< parameters: an operation that gives them a partial gradient
   int rng_depth_ = 0;
 };
 

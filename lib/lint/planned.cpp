@@ -12,7 +12,8 @@ const std::map<std::string, std::vector<std::int64_t>>& Session::planned_inputs(
   auto [at, fresh] = planned_.emplace(folder, std::map<std::string, std::vector<std::int64_t>>{});
   if (!fresh) return at->second;
   const auto& files = request_.files ? *request_.files : disk();
-  for (const std::string& path : {support::join_path(folder, ".shardwright/plan.yaml"), support::join_path(support::parent_path(folder), "plan.yaml")}) {
+  for (const std::string& path :
+       {support::join_path(folder, ".shardwright/plan.yaml"), support::join_path(support::parent_path(folder), "plan.yaml")}) {
     if (!files.is_file(path)) continue;
     auto text = files.read(path);
     if (!text) continue;

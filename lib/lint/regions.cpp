@@ -40,23 +40,32 @@ void Propagator::region(const Op& op, const std::string& kind) {
   std::size_t changed = shape.size();
   for (std::size_t d = 0; d < shape.size(); ++d)
     if (shape[d] != trace_->tensor(in).shape[d]) changed = d;
-  if (kind == "assumed" || kind == "sequence_gather" || kind == "sequence_scatter" || kind == "reduce_scatter") return set(out, unknown(out));
+  if (kind == "assumed" || kind == "sequence_gather" || kind == "sequence_scatter" || kind == "reduce_scatter")
+    return set(out, unknown(out));
   if (kind == "copy_to") {
     q = p;
     q.entered = true;
     return set(out, q);
   }
   // Megatron's backward flattens three dimensions into two and nothing else.
-  if ((kind == "column_input" || kind == "row_input" || kind == "scatter") && !rest && !ranks_guessed && shape.size() > 3 && parallel_layer(op.module) && trace_->module(op.module).type.find("megatron") != std::string::npos)
-    findings_.add(Severity::Error, "SW118", range_of(op), layer_name(op.module) + " gets " + std::to_string(shape.size()) + " dimensions: " + shape_text(in) + "; its forward runs, its backward takes 2 or 3 only; flatten before and restore after", {});
+  if ((kind == "column_input" || kind == "row_input" || kind == "scatter") && !rest && !ranks_guessed && shape.size() > 3 &&
+      parallel_layer(op.module) && trace_->module(op.module).type.find("megatron") != std::string::npos)
+    findings_.add(Severity::Error, "SW118", range_of(op),
+                  layer_name(op.module) + " gets " + std::to_string(shape.size()) + " dimensions: " + shape_text(in) +
+                      "; its forward runs, its backward takes 2 or 3 only; flatten before and restore after",
+                  {});
   if (kind == "column_input") {
     const std::size_t last = shape.empty() ? 0 : shape.size() - 1;
     if (p.known && sharded(p, last) && p.partial < 0 && !rest) {
-      findings_.add(Severity::Error, "SW105", range_of(op), layer_name(op.module) + " takes the whole value, a share arrives: " + shape_text(in) + " of " + shape_text(in, true) + "; gather it before, or use a row layer", origin(p));
+      findings_.add(Severity::Error, "SW105", range_of(op),
+                    layer_name(op.module) + " takes the whole value, a share arrives: " + shape_text(in) + " of " + shape_text(in, true) +
+                        "; gather it before, or use a row layer",
+                    origin(p));
       return set(out, unknown(out));
     }
     if (p.known && p.partial >= 0 && !rest) {
-      findings_.add(Severity::Error, "SW122", range_of(op), layer_name(op.module) + " gets a partial sum; reduce it before", {{range_of(trace_->op(partials_[index(p.partial)].op)), "here the sum is left partial"}});
+      findings_.add(Severity::Error, "SW122", range_of(op), layer_name(op.module) + " gets a partial sum; reduce it before",
+                    {{range_of(trace_->op(partials_[index(p.partial)].op)), "here the sum is left partial"}});
       return set(out, unknown(out));
     }
     return set(out, p);
@@ -70,7 +79,10 @@ void Propagator::region(const Op& op, const std::string& kind) {
   if (kind == "raw_gathered") {
     if (!rest && p.known && trace_->tensor(in).requires_grad) {
       const std::string what = any_sharded(p) ? "the gradient does not reach the shares" : "no gradient passes here";
-      findings_.add(Severity::Error, "SW120", range_of(op), "torch.distributed.all_gather is not recorded by autograd: " + what + "; use gather_from_tensor_model_parallel_region (or gather_output=True on the layer)", origin(p));
+      findings_.add(Severity::Error, "SW120", range_of(op),
+                    "torch.distributed.all_gather is not recorded by autograd: " + what +
+                        "; use gather_from_tensor_model_parallel_region (or gather_output=True on the layer)",
+                    origin(p));
     }
     return set(out, unknown(out));
   }
@@ -85,7 +97,9 @@ void Propagator::region(const Op& op, const std::string& kind) {
       const Partial& part = partials_[index(p.partial)];
       if (part.bias >= 0 && !rest) {
         const Op& add = trace_->op(part.bias);
-        findings_.add(Severity::Error, "SW110", range_of(add), "a whole term is added to a partial sum before the ranks are summed: the result holds it " + std::to_string(tp_) + " times (tp = " + std::to_string(tp_) + "); add it after the sum",
+        findings_.add(Severity::Error, "SW110", range_of(add),
+                      "a whole term is added to a partial sum before the ranks are summed: the result holds it " + std::to_string(tp_) +
+                          " times (tp = " + std::to_string(tp_) + "); add it after the sum",
                       {{range_of(op), "summed over the ranks here"}, {range_of(trace_->op(part.op)), "left partial here"}});
       }
       q.dims = p.dims;
@@ -93,7 +107,8 @@ void Propagator::region(const Op& op, const std::string& kind) {
     }
     if (any_sharded(p)) return set(out, unknown(out));
     if (!rest && reduced_before(in, 0))
-      findings_.add(Severity::Error, "SW115", range_of(op), "this value is whole on every rank already: summing it again multiplies it by tp (" + std::to_string(tp_) + ")", {});
+      findings_.add(Severity::Error, "SW115", range_of(op),
+                    "this value is whole on every rank already: summing it again multiplies it by tp (" + std::to_string(tp_) + ")", {});
     q.dims = p.dims;
     return set(out, q);
   }
@@ -103,7 +118,8 @@ void Propagator::region(const Op& op, const std::string& kind) {
     if (!sharded(p, d)) {
       if (!rest && p.partial < 0 && gathered_before(in)) {
         ++repairs;  // what does not fit from here on is this fault's doing
-        findings_.add(Severity::Error, "SW115", range_of(op), "this value is whole on every rank already: gathering it repeats it " + std::to_string(tp_) + " times", {});
+        findings_.add(Severity::Error, "SW115", range_of(op),
+                      "this value is whole on every rank already: gathering it repeats it " + std::to_string(tp_) + " times", {});
       }
       return set(out, unknown(out));
     }
@@ -120,7 +136,8 @@ void Propagator::region(const Op& op, const std::string& kind) {
       for (std::size_t i = 0; i < shape.size(); ++i)
         if (sharded(p, i)) d = i;
     if (rest) {
-      if (changed < shape.size()) q.dims[d] = {Factor{shape[d], new_shard(op.site ? op.site->range : support::Range{}, -1, "cut here"), -1, false}};
+      if (changed < shape.size())
+        q.dims[d] = {Factor{shape[d], new_shard(op.site ? op.site->range : support::Range{}, -1, "cut here"), -1, false}};
       return set(out, q);
     }
     const bool layer = parallel_layer(op.module);
@@ -136,7 +153,9 @@ void Propagator::region(const Op& op, const std::string& kind) {
         std::vector<support::Note> notes{{range_of(op), "called here with " + shape_text(in)}};
         if (auto from = made_whole(in); from.valid()) notes.push_back({from, "the value is whole from here"});
         findings_.add(Severity::Error, "SW101", where.valid() ? where : range_of(op),
-                      layer_name(op.module) + " has input_is_parallel=True, but a whole value arrives: full " + std::to_string(trace_->tensor(in).shape[d]) + " in the last dimension, " + std::to_string(shape[d]) + " (/tp) expected; keep the column layer's output sharded (gather_output=False) or use input_is_parallel=False",
+                      layer_name(op.module) + " has input_is_parallel=True, but a whole value arrives: full " +
+                          std::to_string(trace_->tensor(in).shape[d]) + " in the last dimension, " + std::to_string(shape[d]) +
+                          " (/tp) expected; keep the column layer's output sharded (gather_output=False) or use input_is_parallel=False",
                       notes, fix);
       }
     } else if (kind == "scatter" && layer && changed == shape.size() && p.known && sharded(p, shape.size() - 1)) {
@@ -146,10 +165,14 @@ void Propagator::region(const Op& op, const std::string& kind) {
       if (where.valid() && text == "False") fix = support::Fix{"safe", {{where, "True"}}};
       auto notes = origin(p);
       notes.insert(notes.begin(), {range_of(op), "called here with " + shape_text(in) + " of " + shape_text(in, true)});
-      findings_.add(Severity::Error, "SW102", where.valid() ? where : range_of(op), layer_name(op.module) + " cuts its input (input_is_parallel=False), but a share arrives already: " + shape_text(in) + "; use input_is_parallel=True", notes, fix);
+      findings_.add(Severity::Error, "SW102", where.valid() ? where : range_of(op),
+                    layer_name(op.module) + " cuts its input (input_is_parallel=False), but a share arrives already: " + shape_text(in) +
+                        "; use input_is_parallel=True",
+                    notes, fix);
     }
     if (!p.known) q = plain(out);
-    if (!sharded(q, d) || changed < shape.size()) q.dims[d] = {Factor{shape[d], new_shard(range_of(op), op.module, kind == "scatter" ? "cut here" : "the layer's input"), -1, false}};
+    if (!sharded(q, d) || changed < shape.size())
+      q.dims[d] = {Factor{shape[d], new_shard(range_of(op), op.module, kind == "scatter" ? "cut here" : "the layer's input"), -1, false}};
     q.partial = -1;
     q.since = op.id;
     return set(out, q);

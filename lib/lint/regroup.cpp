@@ -171,7 +171,8 @@ Regroup regroup_view(Propagator& lint, const model::Trace& trace, const model::O
       r.verdict = mixed ? Regroup::Fine : Regroup::Contiguous;
       r.pieces = target[outer];
     };
-    if (outer < inner && inner < dims.size() && local[outer] == target[outer] && target[outer] > 1 && static_cast<std::ptrdiff_t>(inner) != hole) {
+    if (outer < inner && inner < dims.size() && local[outer] == target[outer] && target[outer] > 1 &&
+        static_cast<std::ptrdiff_t>(inner) != hole) {
       std::size_t differing = 0;
       for (std::size_t d = 0; d < dims.size(); ++d) differing += local[d] != target[d];
       if (differing == 1) {
@@ -220,7 +221,8 @@ Regroup regroup_view(Propagator& lint, const model::Trace& trace, const model::O
     std::vector<Dim> cut;
     if (!regroup(factors, guess, cut) || !carries(cut[d])) continue;
     std::size_t parts = 0;
-    for (const auto& x : cut) parts += static_cast<std::size_t>(std::count_if(x.begin(), x.end(), [](const Factor& f) { return f.size != 1 || f.shard >= 0; }));
+    for (const auto& x : cut)
+      parts += static_cast<std::size_t>(std::count_if(x.begin(), x.end(), [](const Factor& f) { return f.size != 1 || f.shard >= 0; }));
     const int rank = 2 * (parts != factors.size()) + (cut[d][0].shard < 0);
     if (rank >= best || !localise(cut, tp) || sizes_of(cut) != local) continue;
     best = rank;

@@ -14,18 +14,18 @@ struct Placement;
 struct Regroup {
   enum Verdict {
     Fine,
-    Unknown,      ///< cannot be told
-    Contiguous,   ///< the share was cut across an outer dimension of the view (SW107)
-    NotLocal,     ///< a size given is the whole's (SW106)
+    Unknown,     ///< cannot be told
+    Contiguous,  ///< the share was cut across an outer dimension of the view (SW107)
+    NotLocal,    ///< a size given is the whole's (SW106)
   } verdict = Fine;
-  std::vector<std::vector<Factor>> dims;       ///< of the result, at local sizes
+  std::vector<std::vector<Factor>> dims;  ///< of the result, at local sizes
   // Contiguous
   std::int64_t pieces = 0;
   // NotLocal
-  const program::Expr* expr = nullptr;         ///< the size, where it is written
+  const program::Expr* expr = nullptr;  ///< the size, where it is written
   std::int64_t given = 0, needed = 0;
   int dim = -1;
-  bool hole = false;                           ///< a -1 took the difference
+  bool hole = false;  ///< a -1 took the difference
   std::int64_t hole_value = 0, hole_wanted = 0;
 };
 

@@ -25,7 +25,8 @@ std::string text_report(const Findings& findings, const support::SourceManager& 
 std::string json_report(const Findings& findings, const support::SourceManager& sm);
 
 /// SARIF 2.1.0 with the rules that occur, their help as Markdown, related locations and fixes.
-std::string sarif_report(const Findings& findings, const support::SourceManager& sm, const std::vector<rules::LintRule>& rules, const std::string& version);
+std::string sarif_report(const Findings& findings, const support::SourceManager& sm, const std::vector<rules::LintRule>& rules,
+                         const std::string& version);
 
 /// ::error file=…,line=…,title=SW101::message
 std::string github_report(const Findings& findings, const support::SourceManager& sm);

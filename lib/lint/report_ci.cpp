@@ -91,16 +91,24 @@ std::string junit_report(const Findings& findings, const support::SourceManager&
     by_file[place_of(d.range, sm).file].push_back(&d);
     failures += failed(d);
   }
-  std::string out = fmt::format("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"shardwright lint\" tests=\"{}\" failures=\"{}\" errors=\"0\">\n", findings.empty() ? 1 : findings.size(), failures);
-  if (findings.empty()) out += "  <testsuite name=\"shardwright lint\" tests=\"1\" failures=\"0\" errors=\"0\">\n    <testcase classname=\"shardwright.lint\" name=\"no findings\"/>\n  </testsuite>\n";
+  std::string out = fmt::format(
+      "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"shardwright lint\" tests=\"{}\" failures=\"{}\" errors=\"0\">\n",
+      findings.empty() ? 1 : findings.size(), failures);
+  if (findings.empty())
+    out +=
+        "  <testsuite name=\"shardwright lint\" tests=\"1\" failures=\"0\" errors=\"0\">\n    <testcase classname=\"shardwright.lint\" "
+        "name=\"no findings\"/>\n  </testsuite>\n";
   for (const auto& [file, list] : by_file) {
     std::size_t here = 0;
     for (const auto* d : list) here += failed(*d);
     out += fmt::format("  <testsuite name=\"{}\" tests=\"{}\" failures=\"{}\" errors=\"0\">\n", xml(utf8(file)), list.size(), here);
     for (const auto* d : list) {
       const Place p = place_of(d->range, sm);
-      out += fmt::format("    <testcase classname=\"{}\" name=\"{} line {} column {}\" file=\"{}\" line=\"{}\">\n", xml(utf8(file)), xml(d->code), p.line, p.column, xml(utf8(file)), p.line);
-      if (failed(*d)) out += fmt::format("      <failure type=\"{}\" message=\"{}\">{}</failure>\n", severity_name(d->severity), xml(utf8(d->message)), xml(fmt::format("{}:{}:{}: {}", p.file, p.line, p.column, story(*d, sm))));
+      out += fmt::format("    <testcase classname=\"{}\" name=\"{} line {} column {}\" file=\"{}\" line=\"{}\">\n", xml(utf8(file)),
+                         xml(d->code), p.line, p.column, xml(utf8(file)), p.line);
+      if (failed(*d))
+        out += fmt::format("      <failure type=\"{}\" message=\"{}\">{}</failure>\n", severity_name(d->severity), xml(utf8(d->message)),
+                           xml(fmt::format("{}:{}:{}: {}", p.file, p.line, p.column, story(*d, sm))));
       else out += fmt::format("      <system-out>{}</system-out>\n", xml(story(*d, sm)));
       out += "    </testcase>\n";
     }

@@ -32,7 +32,8 @@ Json artifact(const std::string& path) {
   const auto here = std::filesystem::current_path(ec);
   const std::filesystem::path p(path);
   std::string relative = p.is_absolute() ? p.lexically_relative(here).string() : path;
-  if (relative.empty() || relative.starts_with("..")) return {{"uri", "file://" + percent_encoded((p.is_absolute() ? p : here / p).lexically_normal().string())}};
+  if (relative.empty() || relative.starts_with(".."))
+    return {{"uri", "file://" + percent_encoded((p.is_absolute() ? p : here / p).lexically_normal().string())}};
   return {{"uri", percent_encoded(relative)}, {"uriBaseId", "SRCROOT"}};
 }
 
@@ -46,7 +47,9 @@ Json location(const support::Range& r, const support::SourceManager& sm) {
   return {{"physicalLocation", {{"artifactLocation", artifact(p.file)}, {"region", region(p)}}}};
 }
 
-const char* level(support::Severity s) { return s == support::Severity::Error ? "error" : s == support::Severity::Warning ? "warning" : "note"; }
+const char* level(support::Severity s) {
+  return s == support::Severity::Error ? "error" : s == support::Severity::Warning ? "warning" : "note";
+}
 const char* level(const std::string& s) { return s == "error" ? "error" : s == "warning" ? "warning" : "note"; }
 
 std::string example_text(const std::vector<rules::LintRule::File>& files) {
@@ -57,13 +60,16 @@ std::string example_text(const std::vector<rules::LintRule::File>& files) {
 
 Json descriptor(const rules::LintRule& r) {
   const std::string text = r.why + "\n\nWhat to do: " + r.fix;
-  const std::string markdown = r.why + "\n\n**What to do.** " + r.fix + "\n\n**Wrong**\n\n" + example_text(r.wrong) + "**Right**\n\n" + example_text(r.right);
-  return {{"id", r.code},
-          {"shortDescription", {{"text", r.title}}},
-          {"fullDescription", {{"text", r.why}}},
-          {"help", {{"text", text}, {"markdown", markdown}}},
-          {"defaultConfiguration", {{"level", level(r.severity)}}},
-          {"properties", {{"tags", {"parallel", r.code.substr(0, 3) + "xx"}}, {"applicability", r.applicability}, {"effort", r.effort}, {"since", r.since}}}};
+  const std::string markdown =
+      r.why + "\n\n**What to do.** " + r.fix + "\n\n**Wrong**\n\n" + example_text(r.wrong) + "**Right**\n\n" + example_text(r.right);
+  return {
+      {"id", r.code},
+      {"shortDescription", {{"text", r.title}}},
+      {"fullDescription", {{"text", r.why}}},
+      {"help", {{"text", text}, {"markdown", markdown}}},
+      {"defaultConfiguration", {{"level", level(r.severity)}}},
+      {"properties",
+       {{"tags", {"parallel", r.code.substr(0, 3) + "xx"}}, {"applicability", r.applicability}, {"effort", r.effort}, {"since", r.since}}}};
 }
 
 Json fix_of(const support::Diagnostic& d, const support::SourceManager& sm) {
@@ -78,12 +84,14 @@ Json fix_of(const support::Diagnostic& d, const support::SourceManager& sm) {
   }
   Json changes = Json::array();
   for (auto& [file, change] : by_file) changes.push_back(std::move(change));
-  return Json::array({Json{{"description", {{"text", "applicability: " + d.fix->applicability}}}, {"artifactChanges", std::move(changes)}}});
+  return Json::array(
+      {Json{{"description", {{"text", "applicability: " + d.fix->applicability}}}, {"artifactChanges", std::move(changes)}}});
 }
 
 }  // namespace
 
-std::string sarif_report(const Findings& findings, const support::SourceManager& sm, const std::vector<rules::LintRule>& rules, const std::string& version) {
+std::string sarif_report(const Findings& findings, const support::SourceManager& sm, const std::vector<rules::LintRule>& rules,
+                         const std::string& version) {
   std::map<std::string, std::size_t> index;
   Json descriptors = Json::array(), results = Json::array();
   for (const auto& d : findings) {
@@ -109,7 +117,10 @@ std::string sarif_report(const Findings& findings, const support::SourceManager&
     results.push_back(std::move(result));
   }
   const Json driver{{"name", "shardwright"}, {"semanticVersion", version}, {"rules", std::move(descriptors)}};
-  const Json run{{"tool", {{"driver", driver}}}, {"columnKind", "unicodeCodePoints"}, {"originalUriBaseIds", {{"SRCROOT", {{"description", {{"text", "the folder the program was started in"}}}}}}}, {"results", std::move(results)}};
+  const Json run{{"tool", {{"driver", driver}}},
+                 {"columnKind", "unicodeCodePoints"},
+                 {"originalUriBaseIds", {{"SRCROOT", {{"description", {{"text", "the folder the program was started in"}}}}}}},
+                 {"results", std::move(results)}};
   const Json log{{"version", "2.1.0"}, {"$schema", "https://json.schemastore.org/sarif-2.1.0.json"}, {"runs", Json::array({run})}};
   return log.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }

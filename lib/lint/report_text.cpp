@@ -48,7 +48,9 @@ const char* severity_name(support::Severity s) {
 }
 
 void sort_findings(Findings& findings, const support::SourceManager& sm) {
-  auto key = [&](const support::Diagnostic& d) { return std::tuple(d.range.valid() ? sm.file(d.range.file).path : std::string(), d.range.begin, d.code, d.range.end, d.message); };
+  auto key = [&](const support::Diagnostic& d) {
+    return std::tuple(d.range.valid() ? sm.file(d.range.file).path : std::string(), d.range.begin, d.code, d.range.end, d.message);
+  };
   std::vector<std::pair<decltype(key(findings[0])), std::size_t>> order;
   for (std::size_t i = 0; i < findings.size(); ++i) order.emplace_back(key(findings[i]), i);
   std::sort(order.begin(), order.end());
@@ -64,7 +66,9 @@ Place place_of(const support::Range& r, const support::SourceManager& sm) {
   auto characters = [&](std::uint32_t offset) {
     const auto p = sm.position(r.file, offset);
     const std::string_view line = std::string_view(file.text).substr(file.line_starts[p.line - 1], p.column - 1);
-    return static_cast<std::uint32_t>(std::count_if(line.begin(), line.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; })) + 1;
+    return static_cast<std::uint32_t>(
+               std::count_if(line.begin(), line.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; })) +
+        1;
   };
   const auto size = static_cast<std::uint32_t>(file.text.size());
   const std::uint32_t begin = std::min(r.begin, size), end = std::clamp(r.end, begin, size);
@@ -84,7 +88,10 @@ std::string text_report(const Findings& findings, const support::SourceManager& 
     out += support::render(d, sm, color);
     if (d.fix && !d.fix->edits.empty()) {
       (d.fix->applicability == "safe" ? safe : review) += d.fix->applicability != "manual";
-      out += fmt::format("  {}fix{} ({}):\n", green, off, d.fix->applicability == "safe" ? "safe, --fix" : d.fix->applicability == "review" ? "to review, --fix --unsafe" : "by hand");
+      out += fmt::format("  {}fix{} ({}):\n", green, off,
+                         d.fix->applicability == "safe"         ? "safe, --fix"
+                             : d.fix->applicability == "review" ? "to review, --fix --unsafe"
+                                                                : "by hand");
       out += preview(*d.fix, sm, green, off);
       if (out.ends_with(":\n")) out.replace(out.size() - 2, 2, "\n");  // too long to show: --diff does
     }
@@ -92,7 +99,9 @@ std::string text_report(const Findings& findings, const support::SourceManager& 
   }
   if (findings.empty()) return out;
   std::string summary;
-  for (const auto& [severity, n] : counts) summary += fmt::format("{}{} {}{}", summary.empty() ? "" : ", ", n, severity_name(severity), n == 1 || severity == support::Severity::Info ? "" : "s");
+  for (const auto& [severity, n] : counts)
+    summary += fmt::format("{}{} {}{}", summary.empty() ? "" : ", ", n, severity_name(severity),
+                           n == 1 || severity == support::Severity::Info ? "" : "s");
   out += fmt::format("{} in {} file{}", summary, files.size(), files.size() == 1 ? "" : "s");
   if (safe) out += fmt::format("; {} can be fixed with --fix", safe);
   if (review) out += fmt::format("; {} more with --fix --unsafe", review);
@@ -118,7 +127,8 @@ std::string statistics_report(const Findings& findings, const std::vector<rules:
     std::string title;
     for (const auto& r : rules)
       if (r.code == code) title = r.title;
-    out += fmt::format("{:>6}  {:<7} {}  {}{}\n", c.all, severity_name(c.worst), code, title, c.fixable ? fmt::format(" ({} with --fix)", c.fixable) : "");
+    out += fmt::format("{:>6}  {:<7} {}  {}{}\n", c.all, severity_name(c.worst), code, title,
+                       c.fixable ? fmt::format(" ({} with --fix)", c.fixable) : "");
   }
   return out;
 }

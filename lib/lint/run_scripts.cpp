@@ -15,7 +15,10 @@ using support::Severity;
 
 namespace {
 
-struct Word { std::string text; std::uint32_t begin = 0, end = 0; };
+struct Word {
+  std::string text;
+  std::uint32_t begin = 0, end = 0;
+};
 
 /// Words of a command, line ends after a backslash taken as blanks; one list a command.
 std::vector<std::vector<Word>> commands(const std::string& text) {
@@ -72,7 +75,8 @@ std::optional<std::pair<long, support::Range>> stages_of(const program::Module& 
   std::optional<std::pair<long, support::Range>> out;
   program::walk_exprs(m.body, [&](const program::Expr* e) {
     if (syntax::callee(e) == "PipelineTensorShapeConfig")
-      if (const auto* n = syntax::argument(e, "num_stages"); n && n->kind == program::ExprKind::Int) out = {static_cast<long>(n->integer), n->range};
+      if (const auto* n = syntax::argument(e, "num_stages"); n && n->kind == program::ExprKind::Int)
+        out = {static_cast<long>(n->integer), n->range};
     return true;
   });
   return out;
@@ -80,13 +84,18 @@ std::optional<std::pair<long, support::Range>> stages_of(const program::Module& 
 
 }  // namespace
 
-void check_run_script(support::FileId script, const support::SourceManager& sources, const std::function<const program::Module*(const std::string&)>& load, Found& found) {
+void check_run_script(support::FileId script, const support::SourceManager& sources,
+                      const std::function<const program::Module*(const std::string&)>& load, Found& found) {
   const auto& file = sources.file(script);
   std::map<std::string, std::string> values;
   for (const auto& words : commands(file.text)) {
     for (const auto& w : words)  // NAME=value, also before a command
-      if (const auto eq = w.text.find('='); eq != std::string::npos && eq > 0 && w.text[0] != '-' && w.text.find('/') > eq) values[w.text.substr(0, eq)] = expanded(w.text.substr(eq + 1), values);
-    struct Given { std::optional<long> value; support::Range where; };
+      if (const auto eq = w.text.find('='); eq != std::string::npos && eq > 0 && w.text[0] != '-' && w.text.find('/') > eq)
+        values[w.text.substr(0, eq)] = expanded(w.text.substr(eq + 1), values);
+    struct Given {
+      std::optional<long> value;
+      support::Range where;
+    };
     std::map<std::string, Given> given;
     bool launched = false;
     const Word* python = nullptr;
@@ -105,16 +114,25 @@ void check_run_script(support::FileId script, const support::SourceManager& sour
     }
     if (!launched) continue;
     auto value = [&](const char* name, std::optional<long> absent) { return given.count(name) ? given[name].value : absent; };
-    const auto tp = value("tensor-model-parallel-size", 1), pp = value("pipeline-model-parallel-size", 1), each = value("nproc-per-node", std::nullopt), nodes = value("nnodes", 1);
+    const auto tp = value("tensor-model-parallel-size", 1), pp = value("pipeline-model-parallel-size", 1),
+               each = value("nproc-per-node", std::nullopt), nodes = value("nnodes", 1);
     const bool asked = given.count("tensor-model-parallel-size") || given.count("pipeline-model-parallel-size");
     if (asked && tp && pp && each && nodes && (*each * *nodes) % (*tp * *pp) != 0)
-      found.add(Severity::Error, "SW306", given["nproc-per-node"].where, std::to_string(*each * *nodes) + " processes are started, but tensor parallel " + std::to_string(*tp) + " x pipeline parallel " + std::to_string(*pp) + " takes a multiple of " + std::to_string(*tp * *pp), {});
+      found.add(Severity::Error, "SW306", given["nproc-per-node"].where,
+                std::to_string(*each * *nodes) + " processes are started, but tensor parallel " + std::to_string(*tp) +
+                    " x pipeline parallel " + std::to_string(*pp) + " takes a multiple of " + std::to_string(*tp * *pp),
+                {});
     if (const auto heads = value("num-attention-heads", std::nullopt); heads && tp && *heads % *tp != 0)
-      found.add(Severity::Error, "SW306", given["num-attention-heads"].where, std::to_string(*heads) + " heads cannot be divided over tensor parallel " + std::to_string(*tp), {{given["tensor-model-parallel-size"].where, "the tensor-parallel size"}});
+      found.add(Severity::Error, "SW306", given["num-attention-heads"].where,
+                std::to_string(*heads) + " heads cannot be divided over tensor parallel " + std::to_string(*tp),
+                {{given["tensor-model-parallel-size"].where, "the tensor-parallel size"}});
     if (!python || !pp || !given.count("pipeline-model-parallel-size")) continue;
     if (const auto* m = load(support::join_path(support::parent_path(file.path), python->text)))
       if (const auto stages = stages_of(*m); stages && stages->first != *pp)
-        found.add(Severity::Error, "SW306", given["pipeline-model-parallel-size"].where, "pipeline parallel " + std::to_string(*pp) + " is started, but " + python->text + " makes " + std::to_string(stages->first) + " stages", {{stages->second, "here"}});
+        found.add(Severity::Error, "SW306", given["pipeline-model-parallel-size"].where,
+                  "pipeline parallel " + std::to_string(*pp) + " is started, but " + python->text + " makes " +
+                      std::to_string(stages->first) + " stages",
+                  {{stages->second, "here"}});
   }
 }
 

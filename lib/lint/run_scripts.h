@@ -10,6 +10,7 @@
 namespace shardwright::lint {
 
 /// `load`: a Python file by its path; nullptr when there is none.
-void check_run_script(support::FileId script, const support::SourceManager&, const std::function<const program::Module*(const std::string&)>& load, Found&);
+void check_run_script(support::FileId script, const support::SourceManager&,
+                      const std::function<const program::Module*(const std::string&)>& load, Found&);
 
 }  // namespace shardwright::lint

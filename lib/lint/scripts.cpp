@@ -25,7 +25,7 @@ struct Script {
   const support::SourceManager& sources;
   Found& findings;
   std::string_view text;
-  bool from_distributed;           ///< names are imported from torch.distributed
+  bool from_distributed;  ///< names are imported from torch.distributed
   std::string_view of(const Expr* e) const { return e ? sources.text(e->range) : std::string_view(); }
 };
 
@@ -40,7 +40,11 @@ bool of_distributed(const Script& f, const Expr* call) {
 }
 
 /// Statements of one function in order, those of nested definitions left out, with the conditions around each.
-struct Placed { const Stmt* stmt; std::vector<const Stmt*> ifs; std::vector<char> branch; };
+struct Placed {
+  const Stmt* stmt;
+  std::vector<const Stmt*> ifs;
+  std::vector<char> branch;
+};
 void place(const std::vector<Stmt*>& body, std::vector<const Stmt*>& ifs, std::vector<char>& branch, std::vector<Placed>& out) {
   for (const Stmt* s : body) {
     out.push_back({s, ifs, branch});
@@ -68,7 +72,8 @@ std::vector<Placed> placed(const Function& f) {
 }
 
 bool collective(std::string_view name) {
-  for (auto n : {"all_reduce", "all_gather", "all_gather_into_tensor", "reduce_scatter", "reduce_scatter_tensor", "broadcast", "barrier", "all_to_all", "all_to_all_single", "reduce", "_all_gather_base"})
+  for (auto n : {"all_reduce", "all_gather", "all_gather_into_tensor", "reduce_scatter", "reduce_scatter_tensor", "broadcast", "barrier",
+                 "all_to_all", "all_to_all_single", "reduce", "_all_gather_base"})
     if (name == n) return true;
   return false;
 }
@@ -83,13 +88,22 @@ Group group_of(const Script& f, const Expr* call) {
   return Group::Other;
 }
 
-bool asks_stage(std::string_view condition) { return contains(condition, {"is_pipeline_last_stage", "is_pipeline_first_stage", "pipeline_model_parallel_rank", "pp_rank", "is_last_stage", "is_first_stage"}); }
-bool asks_tensor_rank(std::string_view condition) { return contains(condition, {"tensor_model_parallel_rank", "tp_rank", "get_model_parallel_rank"}); }
-bool asks_rank(std::string_view condition) { return contains(condition, {"get_rank()", "global_rank ==", "is_main_process", "is_rank_zero", "rank == 0"}); }
+bool asks_stage(std::string_view condition) {
+  return contains(
+      condition,
+      {"is_pipeline_last_stage", "is_pipeline_first_stage", "pipeline_model_parallel_rank", "pp_rank", "is_last_stage", "is_first_stage"});
+}
+bool asks_tensor_rank(std::string_view condition) {
+  return contains(condition, {"tensor_model_parallel_rank", "tp_rank", "get_model_parallel_rank"});
+}
+bool asks_rank(std::string_view condition) {
+  return contains(condition, {"get_rank()", "global_rank ==", "is_main_process", "is_rank_zero", "rank == 0"});
+}
 
 /// SW115 / SW215: a collective that some ranks of its group never reach.
 void conditional_collectives(const Script& f) {
-  static const support::WordSearch kCollectives{"all_reduce", "all_gather", "reduce_scatter", "broadcast", "barrier", "all_to_all", "reduce("};
+  static const support::WordSearch kCollectives{"all_reduce", "all_gather", "reduce_scatter", "broadcast",
+                                                "barrier",    "all_to_all", "reduce("};
   for (const Function* fn : functions(f.module, f.sources, kCollectives)) {
     const auto all = placed(*fn);
     for (const auto& at : all)
@@ -99,23 +113,29 @@ void conditional_collectives(const Script& f) {
         for (std::size_t i = 0; i < at.ifs.size(); ++i) {
           const auto condition = f.of(at.ifs[i]->value);
           const bool stage = asks_stage(condition), tensor = asks_tensor_rank(condition), rank = !stage && !tensor && asks_rank(condition);
-          const bool hangs = (group == Group::Pipeline && stage) || (group == Group::Tensor && tensor) || (group == Group::Default && (stage || tensor || rank));
+          const bool hangs = (group == Group::Pipeline && stage) || (group == Group::Tensor && tensor) ||
+              (group == Group::Default && (stage || tensor || rank));
           if (!hangs) continue;
           // The other branch may hold its own part of the collective.
           bool matched = false;
           for (const auto& other : all)
             for (std::size_t k = 0; k < other.ifs.size(); ++k)
-              if (other.ifs[k] == at.ifs[i] && other.branch[k] != at.branch[i]) calls_of(other.stmt, [&](const Expr* c) { matched = matched || collective(callee(c)); });
+              if (other.ifs[k] == at.ifs[i] && other.branch[k] != at.branch[i])
+                calls_of(other.stmt, [&](const Expr* c) { matched = matched || collective(callee(c)); });
           // Ranks that are told apart by their global number may have their part in another function.
           if (rank && !matched)
             program::walk_exprs(f.module.body, [&](const Expr* c) {
-              matched = matched || (c != call && c->kind == ExprKind::Call && callee(c) == callee(call) && of_distributed(f, c) && !at.ifs[i]->range.contains(c->range));
+              matched = matched ||
+                  (c != call && c->kind == ExprKind::Call && callee(c) == callee(call) && of_distributed(f, c) &&
+                   !at.ifs[i]->range.contains(c->range));
               return true;
             });
           if (matched) continue;
           const std::string what(callee(call));
           f.findings.add(Severity::Error, stage && group != Group::Tensor ? "SW215" : "SW115", call->range,
-                         what + " is reached under '" + std::string(condition) + "' only: the other ranks of its group never enter it and this one waits for ever; let every rank take part (with zeros, say) or send from one to the others",
+                         what + " is reached under '" + std::string(condition) +
+                             "' only: the other ranks of its group never enter it and this one waits for ever; let every rank take part "
+                             "(with zeros, say) or send from one to the others",
                          {{at.ifs[i]->value->range, "the condition differs between the ranks of the group"}});
           return;
         }
@@ -128,7 +148,8 @@ void conditional_collectives(const Script& f) {
           const auto condition = f.of(before.ifs.back()->value);
           if (around || contains(condition, {"world_size", "is_initialized", "size()", "is_available", "config"})) continue;
           f.findings.add(Severity::Warning, "SW215", call->range,
-                         std::string(callee(call)) + " is not reached where '" + std::string(condition) + "' holds: if that differs between the ranks of its group, the others wait for ever",
+                         std::string(callee(call)) + " is not reached where '" + std::string(condition) +
+                             "' holds: if that differs between the ranks of its group, the others wait for ever",
                          {{before.stmt->range, "returns before it"}});
           return;
         }
@@ -153,14 +174,17 @@ void sends_first(const Script& f) {
       }
       calls_of(at.stmt, [&](const Expr* call) {
         if (!of_distributed(f, call)) return;
-        const bool by_rank = std::any_of(at.ifs.begin(), at.ifs.end(), [&](const Stmt* i) { return contains(f.of(i->value), {"rank", "stage", "% 2"}); });
+        const bool by_rank = std::any_of(at.ifs.begin(), at.ifs.end(), [&](const Stmt* i) {
+          return contains(f.of(i->value), {"rank", "stage", "% 2"});
+        });
         if (callee(call) == "send" && !by_rank && !sent) {
           if (const Expr* to = argument(call, "dst", 1); to && symmetric && f.of(to) == peer) sent = call;
         } else if (callee(call) == "recv" && sent && !by_rank) {
           const Expr* from = argument(call, "src", 1);
           if (from && f.of(from) == peer)
             f.findings.add(Severity::Error, "SW215", sent->range,
-                           "both neighbours send before they receive: neither send returns until the other receives (as soon as sends do not buffer); use batch_isend_irecv, or order the two by rank",
+                           "both neighbours send before they receive: neither send returns until the other receives (as soon as sends do "
+                           "not buffer); use batch_isend_irecv, or order the two by rank",
                            {{call->range, "the receive comes after"}});
         }
       });
@@ -188,7 +212,10 @@ void strided_sends(const Script& f) {
         const Expr* x = argument(call, "tensor", 0);
         if (!strided(x) && !(x && x->kind == ExprKind::Name && std::find(views.begin(), views.end(), x->text) != views.end())) return;
         support::Fix fix{"safe", {{{x->outer.file, x->outer.end, x->outer.end}, ".contiguous()"}}};
-        f.findings.add(Severity::Error, "SW216", call->range, "a view that is not contiguous is sent: its memory arrives in another order than the receiver's buffer has; send .contiguous()", {}, fix);
+        f.findings.add(
+            Severity::Error, "SW216", call->range,
+            "a view that is not contiguous is sent: its memory arrives in another order than the receiver's buffer has; send .contiguous()",
+            {}, fix);
       });
     }
   }
@@ -202,8 +229,11 @@ void loss_off_the_last_stage(const Script& f) {
     std::vector<std::string> losses;
     std::vector<support::Range> from;
     for (const auto& at : placed(*fn)) {
-      const bool guarded = std::any_of(at.ifs.begin(), at.ifs.end(), [&](const Stmt* i) { return asks_stage(f.of(i->value)) || contains(f.of(i->value), {"is not None"}); });
-      if (at.stmt->kind == StmtKind::Assign && at.stmt->targets.size() == 1 && at.stmt->targets[0]->kind == ExprKind::Name && at.stmt->value->kind == ExprKind::Call) {
+      const bool guarded = std::any_of(at.ifs.begin(), at.ifs.end(), [&](const Stmt* i) {
+        return asks_stage(f.of(i->value)) || contains(f.of(i->value), {"is not None"});
+      });
+      if (at.stmt->kind == StmtKind::Assign && at.stmt->targets.size() == 1 && at.stmt->targets[0]->kind == ExprKind::Name &&
+          at.stmt->value->kind == ExprKind::Call) {
         const auto name = callee(at.stmt->value);
         const auto text = f.of(at.stmt->value->kids[0]);
         if ((name == "step" && contains(text, {"schedule", "pipe"})) || name == "forward_backward_func") {
@@ -217,7 +247,10 @@ void loss_off_the_last_stage(const Script& f) {
         const Expr* x = call->kids[0]->kids[0];
         auto it = std::find(losses.begin(), losses.end(), std::string(f.of(x)));
         if (x->kind != ExprKind::Name || it == losses.end()) return;
-        f.findings.add(Severity::Warning, "SW305", call->range, x->text + " is read on every rank, but only the last pipeline stage has a loss; ask is_pipeline_last_stage() first, or broadcast it over the pipeline group",
+        f.findings.add(Severity::Warning, "SW305", call->range,
+                       x->text +
+                           " is read on every rank, but only the last pipeline stage has a loss; ask is_pipeline_last_stage() first, or "
+                           "broadcast it over the pipeline group",
                        {{from[static_cast<std::size_t>(it - losses.begin())], "the schedule's result"}});
       });
     }
@@ -226,13 +259,20 @@ void loss_off_the_last_stage(const Script& f) {
 
 /// SW121: the gradient norm of one rank's parameters.
 void local_clipping(const Script& f) {
-  if (!contains(f.text, {"clip_grad_norm_"}) || !contains(f.text, {"tensor_model_parallel", "tensor_parallel", "parallel_state", "model_parallel"})) return;
+  if (!contains(f.text, {"clip_grad_norm_"}) ||
+      !contains(f.text, {"tensor_model_parallel", "tensor_parallel", "parallel_state", "model_parallel"}))
+    return;
   program::walk_exprs(f.module.body, [&](const Expr* e) {
     if (e->kind != ExprKind::Call || !contains(callee(e), {"clip_grad_norm_"}) || callee(e) != "clip_grad_norm_") return true;
     const Expr* c = e->kids[0];
-    const bool torchs = c->kind == ExprKind::Attribute ? contains(f.of(c->kids[0]), {"nn.utils", "torch.nn.utils"}) : contains(f.text, {"from torch.nn.utils import", "from torch.nn.utils.clip_grad import"});
+    const bool torchs = c->kind == ExprKind::Attribute
+        ? contains(f.of(c->kids[0]), {"nn.utils", "torch.nn.utils"})
+        : contains(f.text, {"from torch.nn.utils import", "from torch.nn.utils.clip_grad import"});
     if (torchs)
-      f.findings.add(Severity::Warning, "SW121", e->range, "torch's clip_grad_norm_ sees this rank's parameters only: ranks clip by different factors; use a norm over the tensor-parallel group (sharded parameters summed, replicated ones counted once) and over the pipeline stages", {});
+      f.findings.add(Severity::Warning, "SW121", e->range,
+                     "torch's clip_grad_norm_ sees this rank's parameters only: ranks clip by different factors; use a norm over the "
+                     "tensor-parallel group (sharded parameters summed, replicated ones counted once) and over the pipeline stages",
+                     {});
     return true;
   });
 }
@@ -246,9 +286,16 @@ void local_rank_argument(const Script& f) {
       if (a.value && a.value->kind == ExprKind::String && (a.value->text == "--local_rank" || a.value->text == "--local-rank")) {
         const Expr* required = argument(e, "required", 99);
         if (required && required->kind == ExprKind::True)
-          f.findings.add(Severity::Error, "SW309", e->range, a.value->text + " is required, but torchrun does not pass it: it sets LOCAL_RANK in the environment; read int(os.environ[\"LOCAL_RANK\"]) and keep the option optional", {});
+          f.findings.add(Severity::Error, "SW309", e->range,
+                         a.value->text +
+                             " is required, but torchrun does not pass it: it sets LOCAL_RANK in the environment; read "
+                             "int(os.environ[\"LOCAL_RANK\"]) and keep the option optional",
+                         {});
         else if (contains(f.text, {"set_device"}))
-          f.findings.add(Severity::Warning, "SW309", e->range, a.value->text + " is not passed by torchrun, which sets LOCAL_RANK in the environment: every rank takes the default device", {});
+          f.findings.add(
+              Severity::Warning, "SW309", e->range,
+              a.value->text + " is not passed by torchrun, which sets LOCAL_RANK in the environment: every rank takes the default device",
+              {});
       }
     return true;
   });

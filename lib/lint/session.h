@@ -37,7 +37,12 @@ class Session {
  private:
   struct Guess;
   struct Attempt;
-  struct Given { int rank = 0; bool made_defaults = false; const std::vector<Sent>* received = nullptr; const std::map<std::string, std::vector<std::int64_t>>* planned = nullptr; };
+  struct Given {
+    int rank = 0;
+    bool made_defaults = false;
+    const std::vector<Sent>* received = nullptr;
+    const std::map<std::string, std::vector<std::int64_t>>* planned = nullptr;
+  };
   /// `quiet`: findings are of no interest.
   bool run_class(const Class&, Facts* facts = nullptr, bool quiet = false);
   bool run_stage(const Class&, const std::vector<Sent>& received, Facts&);
@@ -50,7 +55,8 @@ class Session {
   void chains(const std::vector<Class>&);
   /// Distributed classes against the classes whose place they take (originals.cpp).
   void originals(const std::vector<Class>&);
-  void compare_chain(const Facts& original, const std::vector<std::pair<const Class*, Facts>>& stages, bool complete, const std::string& model);
+  void compare_chain(const Facts& original, const std::vector<std::pair<const Class*, Facts>>& stages, bool complete,
+                     const std::string& model);
   void last_output(const Class&, const Facts&);
   void strict_base(const Class&);
   void constants(const Class&, const std::vector<Sent>&);
@@ -58,7 +64,8 @@ class Session {
   void compare_defaults(const program::ClassDef& original, const program::ClassDef& distributed);
   void compare_masks(const program::ClassDef& original, const program::ClassDef& distributed);
   /// Found something? `where`: the distributed class.
-  bool compare_runs(const Facts& original, const Facts& distributed, const std::string& name, const std::string& original_name, support::Range where);
+  bool compare_runs(const Facts& original, const Facts& distributed, const std::string& name, const std::string& original_name,
+                    support::Range where);
   /// The class of that name that a class is the distributed form of: in its own file, in a file looked at, or imported somewhere.
   std::optional<Class> class_named(const std::string& name, const program::Module& near);
   /// SW307: an attribute or a name that nobody sets, where one of nearly that name exists.
@@ -72,11 +79,11 @@ class Session {
   std::shared_ptr<python::Syntax> syntax_;
   std::unique_ptr<eval::PythonSource> loader_;
   std::set<const program::ClassDef*> covered_;
-  std::map<const program::ClassDef*, Facts> stage_facts_;                ///< of stages that ran on what the one before them returned
-  std::vector<const program::Module*> loaded_;                           ///< by load()
+  std::map<const program::ClassDef*, Facts> stage_facts_;  ///< of stages that ran on what the one before them returned
+  std::vector<const program::Module*> loaded_;             ///< by load()
   const ClassesNamed class_files_;
-  const program::Module* planned_for_ = nullptr;   ///< a stage whose model runs now
-  std::map<std::string, std::map<std::string, std::vector<std::int64_t>>> planned_;   ///< by folder
+  const program::Module* planned_for_ = nullptr;                                     ///< a stage whose model runs now
+  std::map<std::string, std::map<std::string, std::vector<std::int64_t>>> planned_;  ///< by folder
   int tp_;
 };
 

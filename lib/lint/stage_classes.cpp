@@ -25,12 +25,12 @@ namespace {
 struct Stage {
   const ClassDef* def = nullptr;
   std::size_t number = 0;
-  std::string model;                                   ///< the name without "_stage3"
+  std::string model;  ///< the name without "_stage3"
   std::string_view text;
   const Function* init = nullptr;
   const Function* forward = nullptr;
-  std::optional<std::size_t> returned;                 ///< length of the tuple it returns, where every return tells
-  std::vector<std::string> received;                   ///< names that its received tuple is unpacked to
+  std::optional<std::size_t> returned;  ///< length of the tuple it returns, where every return tells
+  std::vector<std::string> received;    ///< names that its received tuple is unpacked to
   const Stmt* unpacking = nullptr;
 };
 
@@ -47,10 +47,13 @@ std::optional<Stage> stage_of(const ClassDef& c, const support::SourceManager& s
   if (!s.forward) return std::nullopt;
   auto all = returns(*s.forward);
   bool tuples = !all.empty();
-  for (const auto* r : all) tuples = tuples && r->kind == ExprKind::Tuple && r->kids.size() == all[0]->kids.size() && std::none_of(r->kids.begin(), r->kids.end(), [](const auto* k) { return k->kind == ExprKind::Starred; });
+  for (const auto* r : all)
+    tuples = tuples && r->kind == ExprKind::Tuple && r->kids.size() == all[0]->kids.size() &&
+        std::none_of(r->kids.begin(), r->kids.end(), [](const auto* k) { return k->kind == ExprKind::Starred; });
   if (tuples) s.returned = all[0]->kids.size();
   program::walk(s.forward->body, [&](const Stmt* st) {
-    if (st->kind == StmtKind::Assign && st->targets.size() == 1 && self_attribute(st->value) == "input_tensor" && (st->targets[0]->kind == ExprKind::Tuple || st->targets[0]->kind == ExprKind::List)) {
+    if (st->kind == StmtKind::Assign && st->targets.size() == 1 && self_attribute(st->value) == "input_tensor" &&
+        (st->targets[0]->kind == ExprKind::Tuple || st->targets[0]->kind == ExprKind::List)) {
       s.unpacking = st;
       for (const auto* t : st->targets[0]->kids) s.received.push_back(t->kind == ExprKind::Name ? t->text : "");
     }
@@ -71,7 +74,8 @@ bool plain(const Stage& s, const support::SourceManager& sources) {
 /// Is it set in the class itself?
 bool class_attribute(const ClassDef& c, std::string_view name) {
   return std::any_of(c.body.begin(), c.body.end(), [&](const Stmt* s) {
-    return s->kind == StmtKind::Assign && std::any_of(s->targets.begin(), s->targets.end(), [&](const Expr* t) { return t->kind == ExprKind::Name && t->text == name; });
+    return s->kind == StmtKind::Assign &&
+        std::any_of(s->targets.begin(), s->targets.end(), [&](const Expr* t) { return t->kind == ExprKind::Name && t->text == name; });
   });
 }
 
@@ -80,11 +84,15 @@ void interface_of(const Stage& s, const support::SourceManager& sources, Found& 
   if (!plain(s, sources) || !contains(s.text, {"pre_process", "share_embeddings_and_output_weights"})) return;
   std::string missing;
   for (const char* a : {"config", "input_tensor", "pre_process", "share_embeddings_and_output_weights"})
-    if (!contains(s.text, {std::string("self.") + a}) && !class_attribute(*s.def, a)) missing += (missing.empty() ? "" : ", ") + std::string(a);
+    if (!contains(s.text, {std::string("self.") + a}) && !class_attribute(*s.def, a))
+      missing += (missing.empty() ? "" : ", ") + std::string(a);
   if (!method(*s.def, "set_input_tensor")) missing += (missing.empty() ? "" : ", ") + std::string("set_input_tensor()");
-  if (!missing.empty()) found.add(Severity::Error, "SW201", name_range(*s.def), s.def->name + " lacks what the pipeline schedule asks of a stage: " + missing, {});
+  if (!missing.empty())
+    found.add(Severity::Error, "SW201", name_range(*s.def), s.def->name + " lacks what the pipeline schedule asks of a stage: " + missing,
+              {});
   if (!method(*s.def, "state_dict_for_save_checkpoint") && !method(*s.def, "sharded_state_dict"))
-    found.add(Severity::Warning, "SW213", name_range(*s.def), s.def->name + " has neither state_dict_for_save_checkpoint nor sharded_state_dict: saving fails at the first interval", {});
+    found.add(Severity::Warning, "SW213", name_range(*s.def),
+              s.def->name + " has neither state_dict_for_save_checkpoint nor sharded_state_dict: saving fails at the first interval", {});
 }
 
 /// SW203: the same names, in another order.
@@ -93,8 +101,13 @@ void order_of(const Stage& s, const Stage& before, Found& found) {
     if (r->kind != ExprKind::Tuple || r->kids.size() != s.received.size()) continue;
     std::vector<std::string> sent;
     for (const auto* k : r->kids) sent.push_back(k->kind == ExprKind::Name ? k->text : "");
-    if (sent == s.received || !std::is_permutation(sent.begin(), sent.end(), s.received.begin()) || std::count(sent.begin(), sent.end(), "")) continue;
-    found.add(Severity::Error, "SW203", s.unpacking->range, before.def->name + " returns " + std::string(sent[0]) + ", …; " + s.def->name + " takes the same tensors in another order: " + s.received[0] + ", …", {{r->range, "what is sent"}});
+    if (sent == s.received || !std::is_permutation(sent.begin(), sent.end(), s.received.begin()) ||
+        std::count(sent.begin(), sent.end(), ""))
+      continue;
+    found.add(Severity::Error, "SW203", s.unpacking->range,
+              before.def->name + " returns " + std::string(sent[0]) + ", …; " + s.def->name +
+                  " takes the same tensors in another order: " + s.received[0] + ", …",
+              {{r->range, "what is sent"}});
   }
 }
 
@@ -114,27 +127,36 @@ void received_of(const Stage& s, const Stage* before, Found& found) {
     return any;
   }();
   if (s.number == 0) {
-    if (reads) found.add(Severity::Error, "SW202", name_range(*s.def), s.def->name + " is the first stage and reads self.input_tensor, which nobody sets; it reads its argument", {});
+    if (reads)
+      found.add(Severity::Error, "SW202", name_range(*s.def),
+                s.def->name + " is the first stage and reads self.input_tensor, which nobody sets; it reads its argument", {});
     return;
   }
   if (!reads) {
-    found.add(Severity::Error, "SW202", s.forward->def_range.valid() ? name_range(*s.def) : s.forward->range, s.def->name + " never reads self.input_tensor: a later stage gets its input there, its argument is None", {});
+    found.add(Severity::Error, "SW202", s.forward->def_range.valid() ? name_range(*s.def) : s.forward->range,
+              s.def->name + " never reads self.input_tensor: a later stage gets its input there, its argument is None", {});
     return;
   }
   for (std::size_t i = 1; i < s.forward->parameters.size(); ++i) {
     const auto& p = s.forward->parameters[i];
     if (!p.name.empty() && !p.default_value && p.kind != program::Parameter::VarArgs && p.kind != program::Parameter::VarKeywords)
-      found.add(Severity::Warning, "SW202", p.range, "forward of a later stage is called without an input: " + p.name + " needs a default", {});
+      found.add(Severity::Warning, "SW202", p.range, "forward of a later stage is called without an input: " + p.name + " needs a default",
+                {});
   }
   if (s.unpacking) {
     if (before && before->returned && *before->returned != s.received.size())
-      found.add(Severity::Error, "SW203", s.unpacking->range, s.def->name + " unpacks " + std::to_string(s.received.size()) + " tensors, " + before->def->name + " returns " + std::to_string(*before->returned), {{before->forward->def_range, "what is sent"}});
+      found.add(Severity::Error, "SW203", s.unpacking->range,
+                s.def->name + " unpacks " + std::to_string(s.received.size()) + " tensors, " + before->def->name + " returns " +
+                    std::to_string(*before->returned),
+                {{before->forward->def_range, "what is sent"}});
     if (before) order_of(s, *before, found);
     return;
   }
   // x = self.input_tensor, and then used as one tensor.
   program::walk(s.forward->body, [&](const Stmt* st) {
-    if (st->kind != StmtKind::Assign || self_attribute(st->value) != "input_tensor" || st->targets.size() != 1 || st->targets[0]->kind != ExprKind::Name) return true;
+    if (st->kind != StmtKind::Assign || self_attribute(st->value) != "input_tensor" || st->targets.size() != 1 ||
+        st->targets[0]->kind != ExprKind::Name)
+      return true;
     const std::string& name = st->targets[0]->text;
     bool opened = false;
     program::walk_exprs(s.forward->body, [&](const Expr* e) {
@@ -144,12 +166,18 @@ void received_of(const Stage& s, const Stage* before, Found& found) {
       return true;
     });
     program::walk(s.forward->body, [&](const Stmt* other) {
-      if (other->kind == StmtKind::Assign && other->value && other->value->kind == ExprKind::Name && other->value->text == name && (other->targets[0]->kind == ExprKind::Tuple || other->targets[0]->kind == ExprKind::List)) opened = true;
+      if (other->kind == StmtKind::Assign && other->value && other->value->kind == ExprKind::Name && other->value->text == name &&
+          (other->targets[0]->kind == ExprKind::Tuple || other->targets[0]->kind == ExprKind::List))
+        opened = true;
       return true;
     });
     if (!opened) {
-      support::Fix fix{"safe", {{{st->value->range.file, st->value->range.end, st->value->range.end}, "[0] if isinstance(self.input_tensor, (list, tuple)) else self.input_tensor"}}};
-      found.add(Severity::Error, "SW203", st->range, "self.input_tensor is a list or a tuple of what the previous stage returned; here it is used as one tensor", {}, before && before->returned && *before->returned > 1 ? std::optional<support::Fix>() : fix);
+      support::Fix fix{"safe",
+                       {{{st->value->range.file, st->value->range.end, st->value->range.end},
+                         "[0] if isinstance(self.input_tensor, (list, tuple)) else self.input_tensor"}}};
+      found.add(Severity::Error, "SW203", st->range,
+                "self.input_tensor is a list or a tuple of what the previous stage returned; here it is used as one tensor", {},
+                before && before->returned && *before->returned > 1 ? std::optional<support::Fix>() : fix);
     }
     return true;
   });
@@ -159,22 +187,38 @@ void returned_of(const Stage& s, bool last, Found& found) {
   for (const auto* r : returns(*s.forward)) {
     if (last && r->kind == ExprKind::Tuple) {
       std::optional<support::Fix> fix;
-      if (r->kids.size() == 1) fix = support::Fix{"safe", {{{r->outer.file, r->outer.begin, r->kids[0]->outer.begin}, ""}, {{r->outer.file, r->kids[0]->outer.end, r->outer.end}, ""}}};
-      if (r->kids.size() == 1) found.add(Severity::Error, "SW204", r->range, s.def->name + " is the last stage and packs its result in a tuple; the loss function gets it as it is", {}, fix);
+      if (r->kids.size() == 1)
+        fix = support::Fix{
+            "safe",
+            {{{r->outer.file, r->outer.begin, r->kids[0]->outer.begin}, ""}, {{r->outer.file, r->kids[0]->outer.end, r->outer.end}, ""}}};
+      if (r->kids.size() == 1)
+        found.add(Severity::Error, "SW204", r->range,
+                  s.def->name + " is the last stage and packs its result in a tuple; the loss function gets it as it is", {}, fix);
     }
-    const bool bare = r->kind == ExprKind::Call || r->kind == ExprKind::Binary || r->kind == ExprKind::Attribute || r->kind == ExprKind::Subscript;
+    const bool bare =
+        r->kind == ExprKind::Call || r->kind == ExprKind::Binary || r->kind == ExprKind::Attribute || r->kind == ExprKind::Subscript;
     if (!last && bare && callee(r) != "tuple") {
-      support::Fix fix{"safe", {{{r->outer.file, r->outer.begin, r->outer.begin}, "("}, {{r->outer.file, r->outer.end, r->outer.end}, ",)"}}};
-      found.add(Severity::Error, "SW204", r->range, s.def->name + " is not the last stage and returns a bare value; every stage but the last returns a tuple", {}, fix);
+      support::Fix fix{"safe",
+                       {{{r->outer.file, r->outer.begin, r->outer.begin}, "("}, {{r->outer.file, r->outer.end, r->outer.end}, ",)"}}};
+      found.add(Severity::Error, "SW204", r->range,
+                s.def->name + " is not the last stage and returns a bare value; every stage but the last returns a tuple", {}, fix);
     }
     if (last || r->kind != ExprKind::Tuple) continue;
     for (const auto* k : r->kids) {
       std::string what;
-      if (k->kind == ExprKind::None || k->kind == ExprKind::Int || k->kind == ExprKind::Float || k->kind == ExprKind::String || k->kind == ExprKind::True || k->kind == ExprKind::False) what = "a constant";
-      if (auto a = self_attribute(k); !a.empty() && contains(s.text, {"register_buffer(\"" + std::string(a) + "\"", "register_buffer('" + std::string(a) + "'"})) what = "the buffer " + std::string(a);
-      if (!what.empty()) found.add(Severity::Warning, "SW205", k->range, what + " crosses the cut, though the next stage can make it itself; it gets no gradient, and its sender may wait for one", {});
+      if (k->kind == ExprKind::None || k->kind == ExprKind::Int || k->kind == ExprKind::Float || k->kind == ExprKind::String ||
+          k->kind == ExprKind::True || k->kind == ExprKind::False)
+        what = "a constant";
+      if (auto a = self_attribute(k);
+          !a.empty() && contains(s.text, {"register_buffer(\"" + std::string(a) + "\"", "register_buffer('" + std::string(a) + "'"}))
+        what = "the buffer " + std::string(a);
+      if (!what.empty())
+        found.add(Severity::Warning, "SW205", k->range,
+                  what + " crosses the cut, though the next stage can make it itself; it gets no gradient, and its sender may wait for one",
+                  {});
     }
-    if (r->kids.size() > 3) found.add(Severity::Warning, "SW205", r->range, std::to_string(r->kids.size()) + " tensors cross the cut; cut where fewer do", {});
+    if (r->kids.size() > 3)
+      found.add(Severity::Warning, "SW205", r->range, std::to_string(r->kids.size()) + " tensors cross the cut; cut where fewer do", {});
   }
 }
 
@@ -193,7 +237,11 @@ void unused_of(const Stage& s, Found& found) {
       const std::size_t end = at + word.size();
       uses += end >= s.text.size() || !(std::isalnum(static_cast<unsigned char>(s.text[end])) || s.text[end] == '_');
     }
-    if (uses == 1) found.add(Severity::Warning, "SW209", st->range, std::string(name) + " is built in " + s.def->name + " but never used there: its parameters get no gradient and take memory on a stage that does not need them", {});
+    if (uses == 1)
+      found.add(Severity::Warning, "SW209", st->range,
+                std::string(name) + " is built in " + s.def->name +
+                    " but never used there: its parameters get no gradient and take memory on a stage that does not need them",
+                {});
     return true;
   });
 }
@@ -206,11 +254,18 @@ void detached_of(const Stage& s, Found& found) {
     const Expr* where = nullptr;
     program::walk_exprs(s.forward->body, [&](const Expr* e) {
       if (e->kind == ExprKind::Name && e->text == name) ++all;
-      if (callee(e) == "detach" && e->kids[0]->kind == ExprKind::Attribute && e->kids[0]->kids[0]->kind == ExprKind::Name && e->kids[0]->kids[0]->text == name) ++detached, where = e;
+      if (callee(e) == "detach" && e->kids[0]->kind == ExprKind::Attribute && e->kids[0]->kids[0]->kind == ExprKind::Name &&
+          e->kids[0]->kids[0]->text == name)
+        ++detached, where = e;
       return true;
     });
     // One of the names is the target of the unpacking.
-    if (detached > 0 && all == detached + 1) found.add(Severity::Error, "SW214", where->range, name + " is received from the previous stage and used detached only: it gets no gradient, and the stage that sent it waits for one", {{s.unpacking->range, "received here"}});
+    if (detached > 0 && all == detached + 1)
+      found.add(
+          Severity::Error, "SW214", where->range,
+          name +
+              " is received from the previous stage and used detached only: it gets no gradient, and the stage that sent it waits for one",
+          {{s.unpacking->range, "received here"}});
   }
 }
 

@@ -54,7 +54,8 @@ void Session::boundaries(const program::Module& m) {
   if (m.file < 0 || sources_.file(m.file).text.find("PipelineTensorShapeConfig") == std::string::npos) return;
   std::vector<const Expr*> configs;
   program::walk_exprs(m.body, [&](const Expr* e) {
-    if (e->kind == ExprKind::Call && e->kids[0]->text == "PipelineTensorShapeConfig" && is_list(keyword(e, "stage_shapes"))) configs.push_back(e);
+    if (e->kind == ExprKind::Call && e->kids[0]->text == "PipelineTensorShapeConfig" && is_list(keyword(e, "stage_shapes")))
+      configs.push_back(e);
     return true;
   });
   if (configs.size() != 1) return;
@@ -63,54 +64,61 @@ void Session::boundaries(const program::Module& m) {
   // Sizes of the declared shapes; a shape with a size that cannot be computed is left empty.
   std::vector<std::vector<Shape>> declared;
   std::optional<std::int64_t> stages;
-  eval::Coroutine co([&] {
-    model::Trace trace;
-    eval::Interpreter in(sources_, *loader_, trace);
-    in.max_steps = request_.max_steps;
-    in.impl()->stack_limit = co.stack_limit();
-    eval::Env& env = *in.impl()->new_env(nullptr, nullptr);
-    eval::ActiveFrame frame;
-    frame.env = &env;
-    frame.name = "lint";
-    try {
-      eval::Watch watch;
-      watch.parallel_libraries = true;
-      eval::register_torch(in, rules_, watch);
-      env.globals = in.import(m.name);
-      if (!env.globals) return;
-      eval::FrameScope scope(eval::StackAccess::of(in), &frame);
-      auto number = [&](const Expr* e) -> std::optional<std::int64_t> {
+  eval::Coroutine co(
+      [&] {
+        model::Trace trace;
+        eval::Interpreter in(sources_, *loader_, trace);
+        in.max_steps = request_.max_steps;
+        in.impl()->stack_limit = co.stack_limit();
+        eval::Env& env = *in.impl()->new_env(nullptr, nullptr);
+        eval::ActiveFrame frame;
+        frame.env = &env;
+        frame.name = "lint";
         try {
-          auto v = in.eval(e, &env);
-          if (v.is(eval::Kind::Int)) return v.as_int();
-        } catch (eval::PyError&) {
-        }
-        return std::nullopt;
-      };
-      if (const Expr* n = keyword(config, "num_stages")) stages = number(n);
-      for (const Expr* stage : list->kids) {
-        std::vector<Shape> shapes;
-        if (is_list(stage))
-          for (const Expr* shape : stage->kids) {
-            Shape s;
-            if (is_list(shape))
-              for (const Expr* size : shape->kids) s.push_back(number(size).value_or(-1));
-            shapes.push_back(std::move(s));
+          eval::Watch watch;
+          watch.parallel_libraries = true;
+          eval::register_torch(in, rules_, watch);
+          env.globals = in.import(m.name);
+          if (!env.globals) return;
+          eval::FrameScope scope(eval::StackAccess::of(in), &frame);
+          auto number = [&](const Expr* e) -> std::optional<std::int64_t> {
+            try {
+              auto v = in.eval(e, &env);
+              if (v.is(eval::Kind::Int)) return v.as_int();
+            } catch (eval::PyError&) {}
+            return std::nullopt;
+          };
+          if (const Expr* n = keyword(config, "num_stages")) stages = number(n);
+          for (const Expr* stage : list->kids) {
+            std::vector<Shape> shapes;
+            if (is_list(stage))
+              for (const Expr* shape : stage->kids) {
+                Shape s;
+                if (is_list(shape))
+                  for (const Expr* size : shape->kids) s.push_back(number(size).value_or(-1));
+                shapes.push_back(std::move(s));
+              }
+            declared.push_back(std::move(shapes));
           }
-        declared.push_back(std::move(shapes));
-      }
-    } catch (eval::PyError&) {
-    } catch (eval::Abort&) {
-    }
-  }, 64u << 20);
+        } catch (eval::PyError&) {
+        } catch (eval::Abort&) {}
+      },
+      64u << 20);
   co.resume();
   if (stages && *stages - 1 != static_cast<std::int64_t>(list->kids.size()))
-    findings_.add(Severity::Error, "SW301", list->range, "stage_shapes has " + std::to_string(list->kids.size()) + " entries, " + std::to_string(*stages) + " stages have " + std::to_string(*stages - 1) + " cuts; one entry a cut", {});
+    findings_.add(Severity::Error, "SW301", list->range,
+                  "stage_shapes has " + std::to_string(list->kids.size()) + " entries, " + std::to_string(*stages) + " stages have " +
+                      std::to_string(*stages - 1) + " cuts; one entry a cut",
+                  {});
   for (const Expr* stage : list->kids)
     if (is_list(stage))
       for (const Expr* shape : stage->kids)
         if (is_list(shape) && shape->kids.size() > 1 && shape->kids[0]->kind == ExprKind::Int) {
-          findings_.add(Severity::Warning, "SW301", shape->range, "the leading size " + std::to_string(shape->kids[0]->integer) + " is the micro-batch of one run, written as a number: another micro-batch size is cut off or hangs; use the configured one", {});
+          findings_.add(Severity::Warning, "SW301", shape->range,
+                        "the leading size " + std::to_string(shape->kids[0]->integer) +
+                            " is the micro-batch of one run, written as a number: another micro-batch size is cut off or hangs; use the "
+                            "configured one",
+                        {});
           break;
         }
   // The stages of this file, in their order.
@@ -135,7 +143,10 @@ void Session::boundaries(const program::Module& m) {
     if (returned.empty()) continue;
     const Expr* at = list->kids[k];
     if (returned.size() != declared[k].size()) {
-      findings_.add(Severity::Error, "SW301", at->range, c->def->name + " returns " + std::to_string(returned.size()) + " tensors, " + std::to_string(declared[k].size()) + " shapes are declared for its boundary", {{c->def->range, "the stage"}});
+      findings_.add(Severity::Error, "SW301", at->range,
+                    c->def->name + " returns " + std::to_string(returned.size()) + " tensors, " + std::to_string(declared[k].size()) +
+                        " shapes are declared for its boundary",
+                    {{c->def->range, "the stage"}});
       continue;
     }
     // Batch sizes and sizes of made-up inputs may differ; the same shapes in another order may not.
@@ -149,7 +160,10 @@ void Session::boundaries(const program::Module& m) {
     auto x = a, y = b;
     std::sort(x.begin(), x.end());
     std::sort(y.begin(), y.end());
-    if (x == y) findings_.add(Severity::Error, "SW301", at->range, c->def->name + " returns " + text_of(returned) + "; the boundary declares them in another order: " + text_of(declared[k]), {});
+    if (x == y)
+      findings_.add(
+          Severity::Error, "SW301", at->range,
+          c->def->name + " returns " + text_of(returned) + "; the boundary declares them in another order: " + text_of(declared[k]), {});
   }
 }
 

@@ -12,7 +12,8 @@ support::Range Propagator::range_of(const Op& op) const { return op.site ? op.si
 std::string Propagator::shape_text(TensorId t, bool of_whole) {
   const Placement& p = place(t);
   std::string out = "[";
-  for (std::size_t d = 0; d < p.dims.size(); ++d) out += (d ? ", " : "") + std::to_string(of_whole ? whole(p, d) : trace_->tensor(t).shape[d]);
+  for (std::size_t d = 0; d < p.dims.size(); ++d)
+    out += (d ? ", " : "") + std::to_string(of_whole ? whole(p, d) : trace_->tensor(t).shape[d]);
   return out + "]";
 }
 
@@ -21,7 +22,8 @@ std::string Propagator::describe(TensorId t) {
   const std::string dtype(model::short_name(trace_->tensor(t).dtype));
   if (!p.known) return dtype + " " + shape_text(t) + ": how it lies on the ranks cannot be told";
   if (p.partial >= 0) return dtype + " " + shape_text(t) + ": a partial sum, one term a rank";
-  if (!any_sharded(p)) return dtype + " " + shape_text(t) + ": whole on every rank" + (p.entered ? ", its gradient summed over the ranks" : "");
+  if (!any_sharded(p))
+    return dtype + " " + shape_text(t) + ": whole on every rank" + (p.entered ? ", its gradient summed over the ranks" : "");
   std::string dims;
   for (std::size_t d = 0; d < p.dims.size(); ++d)
     if (sharded(p, d)) dims += (dims.empty() ? "" : ", ") + std::to_string(d);
@@ -50,7 +52,8 @@ std::string Propagator::name_of(TensorId t) const {
   for (auto w = trace_->attr_writes.rbegin(); w != trace_->attr_writes.rend(); ++w)
     if ((w->kind == model::AttrWrite::Parameter || w->kind == model::AttrWrite::Buffer) && w->value.tensor == t) return w->name;
   for (auto w = trace_->var_writes.rbegin(); w != trace_->var_writes.rend(); ++w)
-    if (w->value.kind == model::Binding::Tensor && w->value.tensor == t && w->frame >= 0 && !trace_->frame(w->frame).builtin) return w->name;
+    if (w->value.kind == model::Binding::Tensor && w->value.tensor == t && w->frame >= 0 && !trace_->frame(w->frame).builtin)
+      return w->name;
   const auto& x = trace_->tensor(t);
   if (!x.name.empty()) return x.name;
   // What a table was read from.
@@ -89,10 +92,14 @@ void Propagator::pair_used(const eval::LayerResultObj& pair, const eval::Site& u
   }
   support::Range where = site.expr->range;
   if (pair.site.expr && where.contains(pair.site.expr->range)) where = pair.site.expr->range;
-  findings_.add(Severity::Error, "SW103", where, "the pair (output, bias) that " + layer_name(pair.layer) + " returns is used as a tensor; take its first element: layer(x)[0]", notes, fix);
+  findings_.add(
+      Severity::Error, "SW103", where,
+      "the pair (output, bias) that " + layer_name(pair.layer) + " returns is used as a tensor; take its first element: layer(x)[0]", notes,
+      fix);
 }
 
-void Propagator::noticed(const std::string& code, const std::string& text, const std::vector<TensorId>& tensors, const eval::Site& site, ModuleId module) {
+void Propagator::noticed(const std::string& code, const std::string& text, const std::vector<TensorId>& tensors, const eval::Site& site,
+                         ModuleId module) {
   if (code == "rng") {
     rng_depth_ += text == "enter" ? 1 : -1;
     return;
@@ -108,15 +115,18 @@ void Propagator::noticed(const std::string& code, const std::string& text, const
 }
 
 void Propagator::report_whole_needed(const Op& op) {
-  static const std::set<std::string> norms{"layer_norm", "rms_norm", "normalize", "softmax", "log_softmax", "cumsum", "cumprod", "topk", "sort", "instance_norm"};
+  static const std::set<std::string> norms{"layer_norm", "rms_norm", "normalize", "softmax", "log_softmax",
+                                           "cumsum",     "cumprod",  "topk",      "sort",    "instance_norm"};
   const std::string name = last_part(op.name);
   if (!norms.count(name) || op.inputs.empty()) return;
   const TensorId x = op.inputs[0].tensor;
   const Placement p = place(x);
   const bool statistics = name.find("norm") != std::string::npos;
   findings_.add(Severity::Error, "SW105", range_of(op),
-                name + " over a sharded dimension: " + shape_text(x) + " of " + shape_text(x, true) + (statistics ? "; each rank's statistics cover 1/tp of it" : "; each rank sees its own part only") +
-                    ": gather first, or combine over the tensor-parallel group", origin(p));
+                name + " over a sharded dimension: " + shape_text(x) + " of " + shape_text(x, true) +
+                    (statistics ? "; each rank's statistics cover 1/tp of it" : "; each rank sees its own part only") +
+                    ": gather first, or combine over the tensor-parallel group",
+                origin(p));
 }
 
 }  // namespace shardwright::lint

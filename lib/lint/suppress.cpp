@@ -36,7 +36,8 @@ std::vector<Lines> statement_lines(const support::SourceManager& sm, const progr
     out.push_back(l);
     return true;
   });
-  std::sort(out.begin(), out.end(), [](const Lines& a, const Lines& b) { return a.first < b.first || (a.first == b.first && a.last < b.last); });
+  std::sort(out.begin(), out.end(),
+            [](const Lines& a, const Lines& b) { return a.first < b.first || (a.first == b.first && a.last < b.last); });
   return out;
 }
 
@@ -71,7 +72,8 @@ Diagnostic finding(Severity severity, const char* code, Range range, std::string
 }  // namespace
 
 bool matches(const std::string& code, const std::vector<std::string>& prefixes) {
-  return std::any_of(prefixes.begin(), prefixes.end(), [&](const std::string& p) { return !p.empty() && code.compare(0, p.size(), p) == 0; });
+  return std::any_of(prefixes.begin(), prefixes.end(),
+                     [&](const std::string& p) { return !p.empty() && code.compare(0, p.size(), p) == 0; });
 }
 
 std::vector<Directive> directives(support::SourceManager& sm, support::FileId file) {
@@ -110,19 +112,27 @@ std::vector<Directive> directives(support::SourceManager& sm, support::FileId fi
   return out;
 }
 
-std::vector<Suppression> suppressions(support::SourceManager& sm, support::FileId file, const std::vector<std::string>& codes, std::vector<Diagnostic>& found) {
+std::vector<Suppression> suppressions(support::SourceManager& sm, support::FileId file, const std::vector<std::string>& codes,
+                                      std::vector<Diagnostic>& found) {
   std::vector<Suppression> out;
   for (const Directive& d : directives(sm, file)) {
     const std::string_view text = sm.text(d.comment);
     const std::string& word = d.word;
     std::size_t at = d.rest;
-    auto skip = [&] { while (at < text.size() && is_space(text[at])) ++at; };
-    auto place = [&](std::size_t begin, std::size_t end) { return Range{file, d.comment.begin + static_cast<std::uint32_t>(begin), d.comment.begin + static_cast<std::uint32_t>(end)}; };
+    auto skip = [&] {
+      while (at < text.size() && is_space(text[at])) ++at;
+    };
+    auto place = [&](std::size_t begin, std::size_t end) {
+      return Range{file, d.comment.begin + static_cast<std::uint32_t>(begin), d.comment.begin + static_cast<std::uint32_t>(end)};
+    };
     if (word != "ignore" && word != "ignore-file") {
       static const std::vector<std::string> kKnown = {"ignore", "ignore-file", "keep", "replicate", "cut-here"};
       if (std::find(kKnown.begin(), kKnown.end(), word) == kKnown.end()) {
         const auto near = support::yaml::nearest(word, kKnown);
-        found.push_back(finding(Severity::Warning, "SW904", place(0, text.size()), "'shardwright: " + word + "' says nothing" + (near ? "; did you mean '" + *near + "'?" : "; known are ignore[CODE], ignore-file[CODE], keep, replicate, cut-here")));
+        found.push_back(finding(
+            Severity::Warning, "SW904", place(0, text.size()),
+            "'shardwright: " + word + "' says nothing" +
+                (near ? "; did you mean '" + *near + "'?" : "; known are ignore[CODE], ignore-file[CODE], keep, replicate, cut-here")));
       }
       continue;
     }
@@ -132,7 +142,9 @@ std::vector<Suppression> suppressions(support::SourceManager& sm, support::FileI
     skip();
     const std::size_t close = at < text.size() && text[at] == '[' ? text.find(']', at) : std::string_view::npos;
     if (close == std::string_view::npos) {
-      found.push_back(finding(Severity::Warning, "SW904", s.comment, "a suppression names its codes: '# shardwright: " + word + "[SW101] why it is right here'; this one suppresses nothing"));
+      found.push_back(
+          finding(Severity::Warning, "SW904", s.comment,
+                  "a suppression names its codes: '# shardwright: " + word + "[SW101] why it is right here'; this one suppresses nothing"));
       continue;
     }
     for (std::size_t i = at + 1; i < close;) {
@@ -145,7 +157,8 @@ std::vector<Suppression> suppressions(support::SourceManager& sm, support::FileI
         s.codes.push_back({code, place(i, end)});
       } else {
         const auto near = support::yaml::nearest(code, codes);
-        found.push_back(finding(Severity::Warning, "SW904", place(i, end), "there is no code '" + code + "'" + (near ? "; did you mean " + *near + "?" : "")));
+        found.push_back(finding(Severity::Warning, "SW904", place(i, end),
+                                "there is no code '" + code + "'" + (near ? "; did you mean " + *near + "?" : "")));
       }
       i = end;
     }
@@ -153,7 +166,9 @@ std::vector<Suppression> suppressions(support::SourceManager& sm, support::FileI
     while (reason < text.size() && (is_space(text[reason]) || text[reason] == ':' || text[reason] == '-')) ++reason;
     s.reason = std::string(text.substr(reason));
     if (s.codes.empty()) continue;
-    if (s.reason.empty()) found.push_back(finding(Severity::Info, "SW904", s.comment, "the suppression has no reason; say after the bracket why it is right here"));
+    if (s.reason.empty())
+      found.push_back(
+          finding(Severity::Info, "SW904", s.comment, "the suppression has no reason; say after the bracket why it is right here"));
     if (!s.file) {
       s.first = std::min(d.first, sm.position(file, d.comment.begin).line);
       s.last = d.last;
@@ -163,7 +178,8 @@ std::vector<Suppression> suppressions(support::SourceManager& sm, support::FileI
   return out;
 }
 
-std::vector<Diagnostic> suppress(support::SourceManager& sm, const std::vector<support::FileId>& files, const std::vector<std::string>& codes, std::vector<Diagnostic>& found) {
+std::vector<Diagnostic> suppress(support::SourceManager& sm, const std::vector<support::FileId>& files,
+                                 const std::vector<std::string>& codes, std::vector<Diagnostic>& found) {
   std::vector<Diagnostic> out, kept, more;
   std::map<support::FileId, std::vector<Suppression>> by_file;
   for (const support::FileId f : files)
@@ -191,7 +207,9 @@ std::vector<Diagnostic> suppress(support::SourceManager& sm, const std::vector<s
       if (unused.empty()) continue;
       std::string names;
       for (const auto* c : unused) names += (names.empty() ? "" : ", ") + c->text;
-      Diagnostic d = finding(Severity::Warning, "SW903", s.comment, "nothing to suppress here for " + names + (s.file ? " in this file" : "") + "; remove it, so that it does not hide the next one");
+      Diagnostic d = finding(
+          Severity::Warning, "SW903", s.comment,
+          "nothing to suppress here for " + names + (s.file ? " in this file" : "") + "; remove it, so that it does not hide the next one");
       support::Fix fix{"safe", {}};
       const std::string& text = sm.file(file).text;
       if (unused.size() == s.codes.size()) {

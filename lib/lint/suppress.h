@@ -35,18 +35,21 @@ struct Directive {
   support::Range comment;             ///< from its '#' to the end of the line
   std::size_t rest = 0;               ///< where what follows the word begins, counted from the comment's beginning
   bool alone = false;                 ///< nothing but the comment is on the line
-  std::uint32_t first = 0, last = 0;  ///< the lines it speaks of, 1-based: the statement that it ends, or, alone on a line, the next one (of a compound one: its head)
+  std::uint32_t first = 0, last = 0;  ///< the lines it speaks of, 1-based: the statement that it ends, or, alone on a line, the next one
+                                      ///< (of a compound one: its head)
 };
 
 /// All of a file, in its order, whatever their words. Costs nothing for a file without one.
 std::vector<Directive> directives(support::SourceManager& sm, support::FileId file);
 
 /// The suppressions of one file; what is wrong with them goes to `found` as SW904. `codes` are the codes that exist.
-std::vector<Suppression> suppressions(support::SourceManager& sm, support::FileId file, const std::vector<std::string>& codes, std::vector<support::Diagnostic>& found);
+std::vector<Suppression> suppressions(support::SourceManager& sm, support::FileId file, const std::vector<std::string>& codes,
+                                      std::vector<support::Diagnostic>& found);
 
 /// Takes out of `found` what a suppression of `files` covers, and adds SW903 and SW904. A finding is at the line where its range
 /// begins. Returns what was taken out.
-std::vector<support::Diagnostic> suppress(support::SourceManager& sm, const std::vector<support::FileId>& files, const std::vector<std::string>& codes, std::vector<support::Diagnostic>& found);
+std::vector<support::Diagnostic> suppress(support::SourceManager& sm, const std::vector<support::FileId>& files,
+                                          const std::vector<std::string>& codes, std::vector<support::Diagnostic>& found);
 
 /// Does a code begin with one of the prefixes? ("SW1", "SW101")
 bool matches(const std::string& code, const std::vector<std::string>& prefixes);

@@ -57,7 +57,8 @@ std::vector<const program::Function*> functions(const program::Module& m) {
   return out;
 }
 
-std::vector<const program::Function*> functions(const program::Module& m, const support::SourceManager& sources, const support::WordSearch& words) {
+std::vector<const program::Function*> functions(const program::Module& m, const support::SourceManager& sources,
+                                                const support::WordSearch& words) {
   std::vector<const program::Function*> out;
   program::walk(m.body, [&](const Stmt* s) {
     if (s->kind != StmtKind::FunctionDef) return true;
@@ -74,7 +75,9 @@ const program::ClassDef* class_in(const program::Module& m, const std::string& n
   return nullptr;
 }
 
-support::Range name_range(const program::ClassDef& c) { return {c.def_range.file, c.def_range.begin, c.def_range.begin + 6 + static_cast<std::uint32_t>(c.name.size())}; }
+support::Range name_range(const program::ClassDef& c) {
+  return {c.def_range.file, c.def_range.begin, c.def_range.begin + 6 + static_cast<std::uint32_t>(c.name.size())};
+}
 
 std::string original_name(const std::string& name) {
   if (const auto at = name.find("Distributed"); at != std::string::npos) return name.substr(0, at) + name.substr(at + 11);

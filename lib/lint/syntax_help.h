@@ -25,7 +25,8 @@ void calls_of(const program::Stmt* s, const std::function<void(const program::Ex
 /// Every function of a module, methods included.
 std::vector<const program::Function*> functions(const program::Module& m);
 /// Those whose text holds one of the words; others are not read (Function::later).
-std::vector<const program::Function*> functions(const program::Module& m, const support::SourceManager& sources, const support::WordSearch& words);
+std::vector<const program::Function*> functions(const program::Module& m, const support::SourceManager& sources,
+                                                const support::WordSearch& words);
 /// A class of a module's top level.
 const program::ClassDef* class_in(const program::Module& m, const std::string& name);
 /// `class Name`, without the bases.

@@ -55,7 +55,9 @@ void classes_of(const std::string& text, const std::string& path, std::map<std::
 
 }  // namespace
 
-std::pair<std::string, std::string> root_of(const std::string& file, const python::FileSystem& files) { return Roots(files).of(support::normal_path(file)); }
+std::pair<std::string, std::string> root_of(const std::string& file, const python::FileSystem& files) {
+  return Roots(files).of(support::normal_path(file));
+}
 
 std::vector<Tree> separate(const std::vector<std::string>& paths, const python::FileSystem& files) {
   struct Root {

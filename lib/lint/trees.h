@@ -14,8 +14,8 @@
 namespace shardwright::lint {
 
 struct Tree {
-  std::vector<std::string> roots;    ///< folders that its modules' names start from
-  std::vector<std::string> beside;   ///< roots of the other trees where no module has a name of this one: imports may mean them
+  std::vector<std::string> roots;   ///< folders that its modules' names start from
+  std::vector<std::string> beside;  ///< roots of the other trees where no module has a name of this one: imports may mean them
   std::vector<std::string> files;
 };
 

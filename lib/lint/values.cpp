@@ -15,7 +15,12 @@ void Session::note_values(const model::Trace& trace, Propagator& placements) con
   for (const auto& op : trace.ops)
     if (op.site && op.frame >= 0 && !op.outputs.empty()) out.push_back({op.site->range, placements.describe(op.outputs[0])});
   // Names: the assignments of each function in the order of the text, the last one before the name tells.
-  struct Write { std::uint32_t at; std::string name; model::TensorId tensor; const program::Stmt* stmt; };
+  struct Write {
+    std::uint32_t at;
+    std::string name;
+    model::TensorId tensor;
+    const program::Stmt* stmt;
+  };
   std::map<const program::Function*, std::vector<Write>> writes;
   for (const auto& w : trace.var_writes) {
     if (w.value.kind != model::Binding::Tensor || w.frame < 0) continue;

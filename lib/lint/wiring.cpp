@@ -72,7 +72,7 @@ struct Wiring {
   const std::function<const Module*(const std::string&)>& load;
   const support::SourceManager& sources;
   Found& found;
-  const support::WordSearch asks;   ///< names of wrappers
+  const support::WordSearch asks;  ///< names of wrappers
 
   /// The class of an entry, and the module it is in.
   std::pair<const Module*, const ClassDef*> resolve(const Registry& r, const Registry::Entry& e) const {
@@ -94,13 +94,17 @@ struct Wiring {
       if (e.module.empty()) {
         bool star = false;
         const auto names = bound(*r.module, star);
-        if (!star && !names.count(e.name)) found.add(Severity::Error, "SW401", e.value->range, e.name + " is registered as '" + e.style + "', but this file neither defines nor imports it", {});
+        if (!star && !names.count(e.name))
+          found.add(Severity::Error, "SW401", e.value->range,
+                    e.name + " is registered as '" + e.style + "', but this file neither defines nor imports it", {});
         continue;
       }
       const Module* m = load(e.module);
       if (!m) {
         const std::string top = e.module.substr(0, e.module.find('.'));
-        if (top != e.module && load(top)) found.add(Severity::Error, "SW401", e.value->range, "'" + e.style + "' is registered in module " + e.module + ", which does not exist", {});
+        if (top != e.module && load(top))
+          found.add(Severity::Error, "SW401", e.value->range,
+                    "'" + e.style + "' is registered in module " + e.module + ", which does not exist", {});
         continue;
       }
       bool star = false;
@@ -108,8 +112,10 @@ struct Wiring {
       if (star || names.count(e.name)) continue;
       const auto near = nearest_slip(e.name, names);
       std::optional<support::Fix> fix;
-      if (near && e.value->kind == ExprKind::Tuple && e.value->kids.size() == 2) fix = support::Fix{"safe", {{e.value->kids[1]->range, "\"" + *near + "\""}}};
-      found.add(Severity::Error, "SW401", e.value->range, e.module + " has no " + e.name + (near ? "; did you mean " + *near + "?" : ""), {}, fix);
+      if (near && e.value->kind == ExprKind::Tuple && e.value->kids.size() == 2)
+        fix = support::Fix{"safe", {{e.value->kids[1]->range, "\"" + *near + "\""}}};
+      found.add(Severity::Error, "SW401", e.value->range, e.module + " has no " + e.name + (near ? "; did you mean " + *near + "?" : ""),
+                {}, fix);
     }
   }
 
@@ -141,16 +147,22 @@ struct Wiring {
       if (around)
         for (const auto& p : around->parameters) at_hand = at_hand || p.name == "config";
       if (!at_hand) return;  // one that nobody gives is None here, and that may be meant
-      support::Fix fix{"safe", {{{call->range.file, call->range.end - 1, call->range.end - 1}, call->args.empty() ? "config=config" : ", config=config"}}};
-      found.add(Severity::Error, "SW402", call->range, name + " takes config and does not get it: its parallel layers are built without a configuration; pass config=config", {{made->def_range, "takes it here"}}, fix);
+      support::Fix fix{
+          "safe",
+          {{{call->range.file, call->range.end - 1, call->range.end - 1}, call->args.empty() ? "config=config" : ", config=config"}}};
+      found.add(Severity::Error, "SW402", call->range,
+                name + " takes config and does not get it: its parallel layers are built without a configuration; pass config=config",
+                {{made->def_range, "takes it here"}}, fix);
     }
-    if (!*takes && given) found.add(Severity::Error, "SW402", call->range, name + " is given config, but its constructor takes none: TypeError", {{made->def_range, "the class"}});
+    if (!*takes && given)
+      found.add(Severity::Error, "SW402", call->range, name + " is given config, but its constructor takes none: TypeError",
+                {{made->def_range, "the class"}});
   }
 
   void calls_in(const Module& m) const {
     const std::string_view all_text = sources.file(m.file).text;
     if (!asks.in(all_text) && !contains(all_text, {"Distributed"})) return;
-    std::map<std::string, const ClassDef*> classes;   // by the names of this file
+    std::map<std::string, const ClassDef*> classes;  // by the names of this file
     for (const auto* s : m.body) {
       if (s->kind == StmtKind::ClassDef) classes[s->class_def->name] = s->class_def;
       if (s->kind == StmtKind::ImportFrom)
@@ -179,7 +191,8 @@ struct Wiring {
     }
   }
 
-  void call_of(const Expr* call, const Function* f, bool parallel, const std::string& owner, const std::map<std::string, const ClassDef*>& classes) const {
+  void call_of(const Expr* call, const Function* f, bool parallel, const std::string& owner,
+               const std::map<std::string, const ClassDef*>& classes) const {
     const std::string name(callee(call));
     if (call->kids[0]->kind == ExprKind::Name && parallel && distributed(name))
       if (auto at = classes.find(name); at != classes.end()) config_of(call, at->second, name, f);
@@ -197,14 +210,19 @@ struct Wiring {
       const auto near = nearest_slip(style->text, styles);
       std::optional<support::Fix> fix;
       if (near) fix = support::Fix{"safe", {{style->range, "\"" + *near + "\""}}};
-      found.add(Severity::Error, "SW401", style->range, "'" + style->text + "' is not registered in " + r->name + (near ? "; did you mean '" + *near + "'?" : ""), {{r->entries.empty() ? support::Range{} : r->entries[0].key->range, "the registry"}}, fix);
+      found.add(Severity::Error, "SW401", style->range,
+                "'" + style->text + "' is not registered in " + r->name + (near ? "; did you mean '" + *near + "'?" : ""),
+                {{r->entries.empty() ? support::Range{} : r->entries[0].key->range, "the registry"}}, fix);
       return;
     }
     if (!parallel) return;
     const std::string better = distributed(e->style) ? "" : distributed_style(*r, e->style);
     if (!better.empty()) {
       support::Fix fix{"review", {{style->range, "\"" + better + "\""}}};
-      found.add(Severity::Error, "SW402", style->range, owner + " builds the serial '" + e->style + "', which stays unsplit; its distributed form is registered as '" + better + "'", {}, fix);
+      found.add(
+          Severity::Error, "SW402", style->range,
+          owner + " builds the serial '" + e->style + "', which stays unsplit; its distributed form is registered as '" + better + "'", {},
+          fix);
       return;
     }
     if (distributed(e->style)) config_of(call, resolve(*r, *e).second, e->style, f);
@@ -219,7 +237,10 @@ struct Wiring {
       if (!other || other == r.module) continue;
       for (const auto* back : other->body)
         if (back->kind == StmtKind::ImportFrom && imported_module(*other, *back) == r.module->name)
-          found.add(Severity::Error, "SW403", back->range, other->name + " imports " + r.module->name + ", whose registry imports " + other->name + ": whichever comes first gets the other half made; import the concrete class instead", {{s->range, "imported here"}});
+          found.add(Severity::Error, "SW403", back->range,
+                    other->name + " imports " + r.module->name + ", whose registry imports " + other->name +
+                        ": whichever comes first gets the other half made; import the concrete class instead",
+                    {{s->range, "imported here"}});
     }
   }
 
@@ -244,7 +265,10 @@ struct Wiring {
       std::string without = mine;
       if (const auto at = without.find("distributed"); at != std::string::npos) without.erase(at, 11);
       if (!wanted.empty() ? mine == wanted : without == theirs) continue;
-      found.add(Severity::Info, "SW404", e.value->range, e.name + " lies in " + mine + ".py, beside " + theirs + ".py of " + o->name + (wanted.empty() ? "" : "; the rule would have it in " + wanted + ".py"), {});
+      found.add(Severity::Info, "SW404", e.value->range,
+                e.name + " lies in " + mine + ".py, beside " + theirs + ".py of " + o->name +
+                    (wanted.empty() ? "" : "; the rule would have it in " + wanted + ".py"),
+                {});
     }
   }
 };
@@ -256,7 +280,9 @@ std::vector<Registry> registries(const std::vector<const Module*>& modules, cons
   for (const auto* m : modules) {
     if (m->file < 0 || sources.file(m->file).text.find("_REGISTRY") == std::string::npos) continue;
     for (const auto* s : m->body) {
-      if ((s->kind != StmtKind::Assign && s->kind != StmtKind::AnnAssign) || s->targets.size() != 1 || s->targets[0]->kind != ExprKind::Name || !is_registry_name(s->targets[0]->text) || !s->value || s->value->kind != ExprKind::Dict) continue;
+      if ((s->kind != StmtKind::Assign && s->kind != StmtKind::AnnAssign) || s->targets.size() != 1 ||
+          s->targets[0]->kind != ExprKind::Name || !is_registry_name(s->targets[0]->text) || !s->value || s->value->kind != ExprKind::Dict)
+        continue;
       Registry r;
       r.module = m;
       r.name = s->targets[0]->text;
@@ -267,7 +293,8 @@ std::vector<Registry> registries(const std::vector<const Module*>& modules, cons
           continue;
         }
         Registry::Entry e{key->text, "", "", key, value};
-        if (value->kind == ExprKind::Tuple && value->kids.size() == 2 && value->kids[0]->kind == ExprKind::String && value->kids[1]->kind == ExprKind::String) {
+        if (value->kind == ExprKind::Tuple && value->kids.size() == 2 && value->kids[0]->kind == ExprKind::String &&
+            value->kids[1]->kind == ExprKind::String) {
           e.module = value->kids[0]->text;
           e.name = value->kids[1]->text;
         } else if (value->kind == ExprKind::Name) {
@@ -286,7 +313,7 @@ std::vector<Registry> registries(const std::vector<const Module*>& modules, cons
         if (other->kind == StmtKind::ClassDef) r.wrappers.insert(other->class_def->name);
         else if (other->kind == StmtKind::FunctionDef) r.wrappers.insert(other->function->name);
         else r.open = true;
-        if (contains(sources.text(other->range), {r.name + "[" , r.name + ".update", r.name + ".setdefault"}))
+        if (contains(sources.text(other->range), {r.name + "[", r.name + ".update", r.name + ".setdefault"}))
           program::walk({const_cast<Stmt*>(other)}, [&](const Stmt* in) {
             for (const auto* t : in->targets) r.open = r.open || (t->kind == ExprKind::Subscript && t->kids[0]->text == r.name);
             return true;
@@ -315,7 +342,8 @@ bool asks_unknown_style(const std::string& text, const std::vector<Registry>& al
   return false;
 }
 
-void check_wiring(const std::vector<Registry>& all, const std::vector<const Module*>& asking, const std::function<const Module*(const std::string&)>& load, const support::SourceManager& sources, Found& found) {
+void check_wiring(const std::vector<Registry>& all, const std::vector<const Module*>& asking,
+                  const std::function<const Module*(const std::string&)>& load, const support::SourceManager& sources, Found& found) {
   std::vector<std::string> asks{"a wrapper of no registry"};
   for (const auto& r : all) asks.insert(asks.end(), r.wrappers.begin(), r.wrappers.end());
   const Wiring w{all, load, sources, found, support::WordSearch(std::move(asks))};

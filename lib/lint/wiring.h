@@ -16,15 +16,15 @@ namespace shardwright::lint {
 /// `_MLP_REGISTRY = {"WideMlp": ("package.widemlp", "WideMlp"), …}` at the top level of a module.
 struct Registry {
   struct Entry {
-    std::string style, module, name;    ///< module "": a name of the registry's own file
+    std::string style, module, name;  ///< module "": a name of the registry's own file
     const program::Expr* key = nullptr;
     const program::Expr* value = nullptr;
   };
   const program::Module* module = nullptr;
   std::string name;
   std::vector<Entry> entries;
-  bool open = false;                    ///< filled elsewhere too
-  std::set<std::string> wrappers;       ///< classes and functions of the file that read it
+  bool open = false;               ///< filled elsewhere too
+  std::set<std::string> wrappers;  ///< classes and functions of the file that read it
 };
 
 std::vector<Registry> registries(const std::vector<const program::Module*>&, const support::SourceManager&);
@@ -33,7 +33,7 @@ std::vector<Registry> registries(const std::vector<const program::Module*>&, con
 bool asks_unknown_style(const std::string& text, const std::vector<Registry>&);
 
 /// SW401 to SW404. `load`: a module by its dotted name, nullptr when it is not found. `asking`: parsed files that use wrappers.
-void check_wiring(const std::vector<Registry>&, const std::vector<const program::Module*>& asking, const std::function<const program::Module*(const std::string&)>& load,
-                  const support::SourceManager&, Found&);
+void check_wiring(const std::vector<Registry>&, const std::vector<const program::Module*>& asking,
+                  const std::function<const program::Module*(const std::string&)>& load, const support::SourceManager&, Found&);
 
 }  // namespace shardwright::lint

@@ -62,7 +62,10 @@ json binding(const Binding& b) {
 }
 
 json operation(const Trace& t, const Op& op, const support::SourceManager* sm) {
-  json j{{"id", op.id}, {"name", op.name}, {"prim", prim_names[static_cast<int>(op.prim)]}, {"linearity", linearity_names[static_cast<int>(op.linearity)]}};
+  json j{{"id", op.id},
+         {"name", op.name},
+         {"prim", prim_names[static_cast<int>(op.prim)]},
+         {"linearity", linearity_names[static_cast<int>(op.linearity)]}};
   for (const Operand& o : op.inputs) {
     json in{{"tensor", o.tensor}, {"param", o.param}};
     if (o.is_bias) in["bias"] = true;
@@ -88,7 +91,8 @@ json operation(const Trace& t, const Op& op, const support::SourceManager* sm) {
     if (s.expr) a["expr"] = place(sm, s.expr);
     j["size_args"].push_back(a);
   }
-  for (const ScalarArg& s : op.scalar_args) j["scalar_args"].push_back({{"value", s.value}, {"sym", sym_text(s.sym)}, {"expr", place(sm, s.expr)}});
+  for (const ScalarArg& s : op.scalar_args)
+    j["scalar_args"].push_back({{"value", s.value}, {"sym", sym_text(s.sym)}, {"expr", place(sm, s.expr)}});
   if (op.flops > 0) j["flops"] = op.flops;
   if (!op.random.empty()) j["random"] = op.random;
   if (!op.note.empty()) j["note"] = op.note;
@@ -123,20 +127,34 @@ std::string dump_json(const Trace& t, const support::SourceManager* sm) {
   for (const Op& op : t.ops) j["ops"].push_back(operation(t, op, sm));
   for (const Module& m : t.modules) {
     json e{{"id", m.id}, {"fqn", m.fqn}, {"type", m.type}, {"parent", m.parent}, {"builtin", m.builtin}, {"training", m.training}};
-    for (const auto& p : m.params) e["params"].push_back({{"name", p.attr}, {"tensor", p.tensor}, {"buffer", p.buffer}, {"persistent", p.persistent}});
+    for (const auto& p : m.params)
+      e["params"].push_back({{"name", p.attr}, {"tensor", p.tensor}, {"buffer", p.buffer}, {"persistent", p.persistent}});
     for (const auto& [name, child] : m.children) e["children"].push_back({{"name", name}, {"module", child}});
     for (const auto& [name, value] : m.ctor_args) e["ctor"][name] = binding(value);
     e["construct"] = place(sm, m.construct_call);
     j["modules"].push_back(e);
   }
   j["named"] = json::array();
-  for (const NamedTensor& n : named_tensors(t)) j["named"].push_back({{"name", n.fqn}, {"tensor", n.ref.tensor}, {"buffer", n.ref.buffer}, {"persistent", n.ref.persistent}, {"shape", t.tensor(n.ref.tensor).shape}, {"dtype", short_name(t.tensor(n.ref.tensor).dtype)}});
+  for (const NamedTensor& n : named_tensors(t))
+    j["named"].push_back({{"name", n.fqn},
+                          {"tensor", n.ref.tensor},
+                          {"buffer", n.ref.buffer},
+                          {"persistent", n.ref.persistent},
+                          {"shape", t.tensor(n.ref.tensor).shape},
+                          {"dtype", short_name(t.tensor(n.ref.tensor).dtype)}});
   for (const ModuleCall& c : t.calls) {
     json args = json::array();
     for (const auto& a : c.arguments) args.push_back(binding(a));
-    j["calls"].push_back({{"module", c.module}, {"fqn", c.module >= 0 ? t.module(c.module).fqn : ""}, {"arguments", args}, {"result", binding(c.result)}, {"call", place(sm, c.call)}, {"begin", c.begin}, {"end", c.end}});
+    j["calls"].push_back({{"module", c.module},
+                          {"fqn", c.module >= 0 ? t.module(c.module).fqn : ""},
+                          {"arguments", args},
+                          {"result", binding(c.result)},
+                          {"call", place(sm, c.call)},
+                          {"begin", c.begin},
+                          {"end", c.end}});
   }
-  for (const Guard& g : t.guards) j["guards"].push_back({{"at", place(sm, g.range)}, {"op", g.op}, {"a", sym_text(g.a)}, {"b", sym_text(g.b)}, {"taken", g.taken}});
+  for (const Guard& g : t.guards)
+    j["guards"].push_back({{"at", place(sm, g.range)}, {"op", g.op}, {"a", sym_text(g.a)}, {"b", sym_text(g.b)}, {"taken", g.taken}});
   for (const Incomplete& i : t.incomplete) j["incomplete"].push_back({{"at", place(sm, i.range)}, {"why", i.why}});
   for (const auto& [name, value] : t.inputs) j["inputs"].push_back({{"name", name}, {"value", binding(value)}});
   j["output"] = binding(t.output);
@@ -148,7 +166,8 @@ std::string dump_ops(const Trace& t, const support::SourceManager* sm) {
   std::string s;
   for (const Op& op : t.ops) {
     s += std::to_string(op.id) + " " + op.name + " " + prim_names[static_cast<int>(op.prim)];
-    for (const Operand& o : op.inputs) s += " t" + std::to_string(o.tensor) + ":" + describe(t.tensor(o.tensor)) + (o.is_bias ? "(bias)" : "");
+    for (const Operand& o : op.inputs)
+      s += " t" + std::to_string(o.tensor) + ":" + describe(t.tensor(o.tensor)) + (o.is_bias ? "(bias)" : "");
     s += " ->";
     for (TensorId o : op.outputs) s += " t" + std::to_string(o) + ":" + describe(t.tensor(o));
     if (op.prim == Prim::Labelled) {

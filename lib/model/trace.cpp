@@ -84,7 +84,9 @@ void fold_wrappers(Trace& t) {
     while (method.parent >= 0) {
       const Frame& around = t.frame(method.parent);
       const Frame& call = t.frame(inside);
-      if (around.builtin || around.init || !around.function || around.function->owner || around.hands_back != inside || computes(around.begin, call.begin) || computes(call.end, around.end)) break;
+      if (around.builtin || around.init || !around.function || around.function->owner || around.hands_back != inside ||
+          computes(around.begin, call.begin) || computes(call.end, around.end))
+        break;
       inside = around.id;
       method.parent = around.parent;
       method.call = around.call;

@@ -61,7 +61,8 @@ class Enumerate {
   /// Statements whose two branches both ran (an unknown condition): their inside has no single "before".
   void find_torn() {
     for (const Step& s : trace_.steps) {
-      if (!s.stmt || s.begin < trace_.forward_begin || s.stmt->kind != StmtKind::If || s.stmt->body.empty() || s.stmt->orelse.empty()) continue;
+      if (!s.stmt || s.begin < trace_.forward_begin || s.stmt->kind != StmtKind::If || s.stmt->body.empty() || s.stmt->orelse.empty())
+        continue;
       bool body = false, orelse = false;
       for (StepId k = s.id + 1; k < s.end_step; ++k) {
         body |= trace_.step(k).frame == s.frame && trace_.step(k).stmt == s.stmt->body.front();
@@ -126,7 +127,8 @@ class Enumerate {
     std::unordered_map<FrameId, const ModuleCall*> previous;
     std::vector<const ModuleCall*> calls;
     for (const ModuleCall& c : trace_.calls)
-      if (c.begin >= trace_.forward_begin && c.caller >= 0 && trace_.frame(c.caller).builtin && !trace_.frame(c.caller).init) calls.push_back(&c);
+      if (c.begin >= trace_.forward_begin && c.caller >= 0 && trace_.frame(c.caller).builtin && !trace_.frame(c.caller).init)
+        calls.push_back(&c);
     std::stable_sort(calls.begin(), calls.end(), [](const ModuleCall* a, const ModuleCall* b) { return a->begin < b->begin; });
     for (const ModuleCall* call : calls) {
       if (!previous[call->caller]) {

@@ -201,10 +201,12 @@ TensorId Liveness::view_of(TensorId t) const {
       if (source >= 0) return -1;
       source = in.tensor;
     }
-  if (source < 0 || reach_[at(source)] != Reach::Flow || !op.random.empty() || trace_.tensor(source).dtype != trace_.tensor(t).dtype) return -1;
+  if (source < 0 || reach_[at(source)] != Reach::Flow || !op.random.empty() || trace_.tensor(source).dtype != trace_.tensor(t).dtype)
+    return -1;
   if (op.prim == Prim::Reshape || op.prim == Prim::Split) return source;
   if (op.prim != Prim::Labelled || op.linearity != model::Linearity::Linear) return -1;
-  if (ends_with(op.name, "__getitem__") || ends_with(op.name, ".contiguous") || ends_with(op.name, ".narrow") || ends_with(op.name, ".select"))
+  if (ends_with(op.name, "__getitem__") || ends_with(op.name, ".contiguous") || ends_with(op.name, ".narrow") ||
+      ends_with(op.name, ".select"))
     return source;
   if (op.in.size() != 1 || op.out.size() != 1 || op.in[0] == op.out[0]) return -1;
   std::vector<int> a = op.in[0], b = op.out[0];
@@ -258,10 +260,8 @@ bool Liveness::fill(Cut& c, Cut& merged) {
         merge(c.inputs_needed, chain_from_[at(t)]);
         break;
       case Reach::Parameters:
-        if (keep_parameters(t, c.clock, how))
-          c.recompute.push_back(how);
-        else
-          c.live.push_back(t);
+        if (keep_parameters(t, c.clock, how)) c.recompute.push_back(how);
+        else c.live.push_back(t);
         break;
       case Reach::Flow: c.live.push_back(t); break;
     }
@@ -275,10 +275,8 @@ bool Liveness::fill(Cut& c, Cut& merged) {
     for (TensorId t : merged.live)
       for (TensorId s = t; s >= 0; s = view_of(s)) {
         auto g = std::find_if(groups.begin(), groups.end(), [&](const auto& x) { return x.first == s; });
-        if (g == groups.end())
-          groups.push_back({s, {t}});
-        else
-          g->second.push_back(t);
+        if (g == groups.end()) groups.push_back({s, {t}});
+        else g->second.push_back(t);
       }
     for (const auto& [source, under] : groups) {
       if (under.size() < 2) continue;
@@ -307,10 +305,8 @@ std::vector<OpId> Liveness::needed(const Cut* begin, const Cut* end) const {
     for (TensorId t : begin->live) received[at(t)] = 1;
   const Clock lo = begin ? begin->clock : trace_.forward_begin, hi = end ? end->clock : kForever;
   std::vector<TensorId> work;
-  if (end)
-    work = end->live;
-  else
-    work = model::tensors_of(trace_.output);
+  if (end) work = end->live;
+  else work = model::tensors_of(trace_.output);
   // Operations whose results nobody reads stay where they are.
   for (const Op& op : trace_.ops)
     if (op.clock >= lo && op.clock < hi && op.clock >= trace_.forward_begin &&

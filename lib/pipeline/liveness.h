@@ -54,12 +54,12 @@ class Liveness {
   const model::Trace& trace_;
   const Options& options_;
   std::vector<Reach> reach_;
-  std::vector<double> chain_flops_;                    // by tensor: Constant, Parameters, Input
-  std::vector<std::vector<TensorId>> chain_from_;      // by tensor: the parameters or inputs it is made from
-  std::vector<Clock> first_read_;                      // by tensor: for parameters, the first reader that is not a Parameters chain
+  std::vector<double> chain_flops_;                // by tensor: Constant, Parameters, Input
+  std::vector<std::vector<TensorId>> chain_from_;  // by tensor: the parameters or inputs it is made from
+  std::vector<Clock> first_read_;                  // by tensor: for parameters, the first reader that is not a Parameters chain
   std::vector<Life> lives_;
   std::size_t next_life_ = 0;
-  std::set<std::pair<Clock, std::size_t>> active_;     // (last use, index into lives_)
+  std::set<std::pair<Clock, std::size_t>> active_;  // (last use, index into lives_)
   std::vector<OpId> flow_ops_;
   std::vector<Clock> flow_clocks_;
   std::vector<double> cumulative_;

@@ -86,7 +86,8 @@ class Stages {
       s.parameters.assign(read.begin(), read.end());
       s.modules.assign(modules.begin(), modules.end());
       for (TensorId t : s.parameters)
-        if (trace_.tensor(t).origin == Origin::Parameter) s.parameter_bytes += model::numel(trace_.tensor(t)) * model::bytes_of(trace_.tensor(t).dtype);
+        if (trace_.tensor(t).origin == Origin::Parameter)
+          s.parameter_bytes += model::numel(trace_.tensor(t)) * model::bytes_of(trace_.tensor(t).dtype);
     }
     const double mean = live_.total() / static_cast<double>(p);
     out_.slowest_over_mean = mean > 0 ? slowest / mean : 1;
@@ -97,14 +98,12 @@ class Stages {
 
  private:
   void add_with_parents(std::set<ModuleId>& s, ModuleId m) const {
-    for (; m >= 0 && s.insert(m).second; m = trace_.module(m).parent) {
-    }
+    for (; m >= 0 && s.insert(m).second; m = trace_.module(m).parent) {}
   }
   /// The module that a parameter was reached through: the running one where it registers it, else every one that does.
   void add_owner(std::set<ModuleId>& s, TensorId t, ModuleId running) const {
     const auto& owners = owners_[at(t)];
-    if (std::find(owners.begin(), owners.end(), running) != owners.end())
-      add_with_parents(s, running);
+    if (std::find(owners.begin(), owners.end(), running) != owners.end()) add_with_parents(s, running);
     else
       for (ModuleId m : owners) add_with_parents(s, m);
   }
@@ -142,8 +141,9 @@ class Stages {
     for (int p = 0; p + 1 < live_.places(); ++p)
       if (live_.cost_before(p) >= from && live_.cost_before(p + 1) <= from + worst && live_.cost_before(p + 1) > live_.cost_before(p))
         inside.push_back(trace_.op(live_.flow_op(p)).module);
-    out_.warnings.push_back("stage " + std::to_string(k) + " costs " + percent(out_.slowest_over_mean - 1) + " more than the mean: " + name_of(trace_, common(trace_, inside)) +
-                            " is " + percent(mean > 0 ? worst / mean : 0) + " of a stage's mean and no legal cut divides it");
+    out_.warnings.push_back("stage " + std::to_string(k) + " costs " + percent(out_.slowest_over_mean - 1) +
+                            " more than the mean: " + name_of(trace_, common(trace_, inside)) + " is " +
+                            percent(mean > 0 ? worst / mean : 0) + " of a stage's mean and no legal cut divides it");
   }
 
   void batch_norms() {
@@ -151,11 +151,14 @@ class Stages {
     std::string names;
     int n = 0;
     for (const auto& m : trace_.modules)
-      if (m.training && m.type.find("BatchNorm") != std::string::npos && m.type.find("SyncBatchNorm") == std::string::npos && m.parent >= 0) {
+      if (m.training && m.type.find("BatchNorm") != std::string::npos && m.type.find("SyncBatchNorm") == std::string::npos &&
+          m.parent >= 0) {
         if (++n <= 5) names += (n > 1 ? ", " : "") + m.fqn;
       }
     if (n > 5) names += " and " + std::to_string(n - 5) + " more";
-    if (n) out_.warnings.push_back("batch statistics are taken per micro-batch, as they are without a pipeline when gradients are accumulated: " + names);
+    if (n)
+      out_.warnings.push_back(
+          "batch statistics are taken per micro-batch, as they are without a pipeline when gradients are accumulated: " + names);
   }
 
   const Trace& trace_;
@@ -168,8 +171,9 @@ class Stages {
 };
 
 std::string why_few(const Options& options, std::size_t found, std::size_t without_condition) {
-  std::string s = std::to_string(options.stages) + " stages need " + std::to_string(options.stages - 1) + " cuts, but the forward has " + std::to_string(found) +
-                  " place" + (found == 1 ? "" : "s") + " where at most " + std::to_string(options.max_tensors) + " tensors cross";
+  std::string s = std::to_string(options.stages) + " stages need " + std::to_string(options.stages - 1) + " cuts, but the forward has " +
+      std::to_string(found) + " place" + (found == 1 ? "" : "s") + " where at most " + std::to_string(options.max_tensors) +
+      " tensors cross";
   if (options.can_emit) {
     s += " and the code can be written";
     if (without_condition > found) s += " (" + std::to_string(without_condition) + " without that condition)";
@@ -258,7 +262,8 @@ Partition partition(const Trace& trace, const Options& options) {
         const auto& place = candidates.place();
         const auto it = std::find(place.begin(), place.end(), live.place_of(c));
         if (it == place.end()) {
-          out.error = "a pinned cut is not legal there: nothing, or more than " + std::to_string(options.max_tensors) + " tensors, would cross";
+          out.error =
+              "a pinned cut is not legal there: nothing, or more than " + std::to_string(options.max_tensors) + " tensors, would cross";
           return out;
         }
         required[static_cast<std::size_t>(it - place.begin())] = 1;
@@ -267,8 +272,9 @@ Partition partition(const Trace& trace, const Options& options) {
       if (!std::isfinite(best)) {
         const auto pins = std::count(required.begin(), required.end(), 1);
         candidates.keep_all();
-        out.error = pins >= options.stages ? std::to_string(pins) + " pinned cuts make more than " + std::to_string(options.stages) + " stages"
-                                           : why_few(options, candidates.size(), candidates.before_questions());
+        out.error = pins >= options.stages
+            ? std::to_string(pins) + " pinned cuts make more than " + std::to_string(options.stages) + " stages"
+            : why_few(options, candidates.size(), candidates.before_questions());
         return out;
       }
       chosen = gentlest(candidates.cost(), candidates.penalty(), live.total(), options.stages, best * (1 + options.preference), required);
@@ -295,7 +301,8 @@ Partition partition_at(const Trace& trace, const Options& options, std::vector<C
     out.legal_cuts = static_cast<int>(found.size());
     for (const auto& f : found) stages.legal_.push_back(f[0].cost_before);
     const double best = smallest_bottleneck(stages.legal_, live.total(), static_cast<int>(out.cuts.size()) + 1);
-    if (std::isfinite(best) && live.total() > 0) out.optimum_slowest_over_mean = best * static_cast<double>(out.cuts.size() + 1) / live.total();
+    if (std::isfinite(best) && live.total() > 0)
+      out.optimum_slowest_over_mean = best * static_cast<double>(out.cuts.size() + 1) / live.total();
   }
   stages.run();
   return out;

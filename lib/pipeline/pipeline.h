@@ -20,7 +20,7 @@ using model::TensorId;
 struct Level {
   FrameId frame = -1;
   StepId step = -1;
-  const program::Expr* call = nullptr;    ///< outer levels: the call expression that leads inwards; nullptr at the innermost
+  const program::Expr* call = nullptr;  ///< outer levels: the call expression that leads inwards; nullptr at the innermost
 };
 
 /// Where in the source a cut lies. Later layers (rewrite) decide through Options::can_emit which kinds they can express.
@@ -42,41 +42,41 @@ struct Recompute {
   };
   TensorId tensor = -1;
   Why why = Constant;
-  std::vector<TensorId> from;             ///< Parameters: the parameters; Input: the inputs; View: the live tensor
+  std::vector<TensorId> from;  ///< Parameters: the parameters; Input: the inputs; View: the live tensor
 };
 
 struct Cut {
-  Clock clock = 0;                        ///< everything with a smaller clock is before the cut
-  std::vector<Level> path;                ///< only user-code frames; a built-in Sequential between two user frames is skipped over
+  Clock clock = 0;          ///< everything with a smaller clock is before the cut
+  std::vector<Level> path;  ///< only user-code frames; a built-in Sequential between two user frames is skipped over
   /// A cut between two children of a built-in container (nn.Sequential called as a whole): the container and the first child after the cut.
   model::ModuleId sequential = -1;
   int child_index = -1;
-  std::vector<TensorId> live;             ///< tensors that must be sent, in order of first use in later stages
-  std::vector<TensorId> inputs_needed;    ///< inputs of forward that later operations read
-  double cost_before = 0;                 ///< FLOPs before the cut
-  std::int64_t bytes = 0;                 ///< of `live`
-  int depth = 0;                          ///< path.size(): shallow is preferred
-  bool between_iterations = false;        ///< at the beginning of a loop iteration, or outside of loops
+  std::vector<TensorId> live;           ///< tensors that must be sent, in order of first use in later stages
+  std::vector<TensorId> inputs_needed;  ///< inputs of forward that later operations read
+  double cost_before = 0;               ///< FLOPs before the cut
+  std::int64_t bytes = 0;               ///< of `live`
+  int depth = 0;                        ///< path.size(): shallow is preferred
+  bool between_iterations = false;      ///< at the beginning of a loop iteration, or outside of loops
   CutKind kind = CutKind::BeforeStep;
   const program::Expr* before_call = nullptr;  ///< BeforeCall: the Call expression
   const program::Expr* after_call = nullptr;   ///< AfterCall: the Call expression
-  FrameId callee = -1;                    ///< BeforeCall/AfterCall: frame of the called user function, where there is one
-  std::vector<Recompute> recompute;       ///< read later, made earlier, and not sent
-  int varying = 0;                        ///< live tensors whose placement is not I (Options::varying)
+  FrameId callee = -1;                         ///< BeforeCall/AfterCall: frame of the called user function, where there is one
+  std::vector<Recompute> recompute;            ///< read later, made earlier, and not sent
+  int varying = 0;                             ///< live tensors whose placement is not I (Options::varying)
 };
 
 struct Stage {
   double cost = 0;
   std::int64_t parameter_bytes = 0;
-  std::vector<model::ModuleId> modules;   ///< modules whose own parameters/buffers or forward are used in it
-  std::vector<TensorId> parameters;       ///< parameters and buffers it reads
-  std::vector<OpId> ops;                  ///< operations it runs, recomputed ones included, in order
+  std::vector<model::ModuleId> modules;  ///< modules whose own parameters/buffers or forward are used in it
+  std::vector<TensorId> parameters;      ///< parameters and buffers it reads
+  std::vector<OpId> ops;                 ///< operations it runs, recomputed ones included, in order
 };
 
 struct Options {
   int stages = 1;
-  int max_tensors = 3;                    ///< live tensors allowed to cross
-  double preference = 0.03;               ///< among cuts within this share of the optimum, take the one a person would
+  int max_tensors = 3;       ///< live tensors allowed to cross
+  double preference = 0.03;  ///< among cuts within this share of the optimum, take the one a person would
   /// Asks whether generation can express the cut; cuts refused here are not used. Empty: all.
   /// May be slow: partition() asks it about cuts that it would choose only; legal_cuts() about all.
   bool (*can_emit)(const model::Trace&, const Cut&, void*) = nullptr;
@@ -94,14 +94,14 @@ struct Options {
 };
 
 struct Partition {
-  std::vector<Cut> cuts;                  ///< stages − 1
+  std::vector<Cut> cuts;  ///< stages − 1
   std::vector<Stage> stages;
   double slowest_over_mean = 1;
-  double optimum_slowest_over_mean = 1;   ///< without the preference
-  int legal_cuts = 0;                     ///< places for a cut, without those that can_emit was asked about and refused
+  double optimum_slowest_over_mean = 1;                     ///< without the preference
+  int legal_cuts = 0;                                       ///< places for a cut, without those that can_emit was asked about and refused
   std::vector<std::pair<TensorId, std::vector<int>>> tied;  ///< parameters read by several stages
   std::vector<std::string> warnings;
-  std::string error;                      ///< non-empty: there are fewer legal cuts than stages − 1, and why
+  std::string error;  ///< non-empty: there are fewer legal cuts than stages − 1, and why
 };
 
 /// Every legal cut, in order of clock; several may lie at the same place (same operations before them).

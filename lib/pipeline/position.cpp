@@ -13,7 +13,8 @@ using program::Stmt;
 bool find_in(const std::vector<Stmt*>& body, const Stmt* s, const std::string& prefix, std::string& out);
 
 bool find_under(const Stmt* outer, const Stmt* s, const std::string& here, std::string& out) {
-  if (find_in(outer->body, s, here + ".", out) || find_in(outer->orelse, s, here + "e", out) || find_in(outer->finally, s, here + "f", out)) return true;
+  if (find_in(outer->body, s, here + ".", out) || find_in(outer->orelse, s, here + "e", out) || find_in(outer->finally, s, here + "f", out))
+    return true;
   for (std::size_t h = 0; h < outer->handlers.size(); ++h)
     if (find_in(outer->handlers[h].body, s, here + "h" + std::to_string(h) + ".", out)) return true;
   for (std::size_t c = 0; c < outer->cases.size(); ++c)
@@ -66,7 +67,8 @@ std::string place(const support::SourceManager& sm, const support::Range& r) {
   if (!r.valid() || static_cast<std::size_t>(r.file) >= sm.size()) return "";
   const auto& file = sm.file(r.file);
   const auto slash = file.path.find_last_of('/');
-  return " (" + (slash == std::string::npos ? file.path : file.path.substr(slash + 1)) + ":" + std::to_string(sm.position(r.file, r.begin).line) + ")";
+  return " (" + (slash == std::string::npos ? file.path : file.path.substr(slash + 1)) + ":" +
+      std::to_string(sm.position(r.file, r.begin).line) + ")";
 }
 
 std::string first_line(const support::SourceManager& sm, const support::Range& r) {
@@ -131,7 +133,8 @@ std::vector<std::string> key_of(const Trace& t, const Cut& c) {
       if (c.before_call) s += "<" + std::to_string(index_of_call(stmt, c.before_call));
       if (c.after_call) s += ">" + std::to_string(index_of_call(stmt, c.after_call));
       // A call inside a comprehension runs many times: which time.
-      if ((c.before_call || c.after_call) && c.callee >= 0 && !t.frame(c.callee).iters.empty() && t.frame(c.callee).iters.size() > iters.size()) {
+      if ((c.before_call || c.after_call) && c.callee >= 0 && !t.frame(c.callee).iters.empty() &&
+          t.frame(c.callee).iters.size() > iters.size()) {
         s += "[";
         const auto& more = t.frame(c.callee).iters;
         for (std::size_t k = iters.size(); k < more.size(); ++k) s += (k > iters.size() ? "," : "") + std::to_string(more[k].index);

@@ -124,17 +124,13 @@ double smallest_bottleneck(const std::vector<double>& cost, double total, int p,
       const int low = std::max(k - 1, line.lowest[static_cast<std::size_t>(j)]);
       if (low >= j) continue;
       double best = kInfinity;
-      auto look = [&](int i) {
-        best = std::min(best, std::max(f[static_cast<std::size_t>(i)], line.at(j) - line.at(i)));
-      };
+      auto look = [&](int i) { best = std::min(best, std::max(f[static_cast<std::size_t>(i)], line.at(j) - line.at(i))); };
       if (line.free) {
         int a = low, b = j - 1;  // first i with f[i] ≥ c[j] − c[i]
         while (a < b) {
           const int mid = (a + b) / 2;
-          if (f[static_cast<std::size_t>(mid)] >= line.at(j) - line.at(mid))
-            b = mid;
-          else
-            a = mid + 1;
+          if (f[static_cast<std::size_t>(mid)] >= line.at(j) - line.at(mid)) b = mid;
+          else a = mid + 1;
         }
         look(a);
         if (a > low) look(a - 1);

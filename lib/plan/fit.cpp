@@ -5,9 +5,9 @@
 #include <map>
 #include <set>
 
+#include "model/shape.h"
 #include "pipeline/position.h"
 #include "plan/plan.h"
-#include "model/shape.h"
 
 namespace shardwright::plan {
 namespace {
@@ -53,7 +53,8 @@ std::vector<std::string> kept_whole(const Plan& p) {
   return out;
 }
 
-support::Expected<std::vector<pipeline::Cut>> cuts_of(const Plan& p, const model::Trace& trace, const pipeline::Options& options, bool only_pinned) {
+support::Expected<std::vector<pipeline::Cut>> cuts_of(const Plan& p, const model::Trace& trace, const pipeline::Options& options,
+                                                      bool only_pinned) {
   std::vector<pipeline::Cut> out;
   bool any = false;
   for (const Stage& s : p.stages)
@@ -67,7 +68,8 @@ support::Expected<std::vector<pipeline::Cut>> cuts_of(const Plan& p, const model
       const auto it = by_key.find(c.key);
       if (it == by_key.end()) {
         std::string m = fmt::format("the cut of stage {} ('{}', key [{}]) is no legal cut of this source", k, c.at, joined(c.key, ", "));
-        const auto near = std::max_element(by_key.begin(), by_key.end(), [&](const auto& a, const auto& b) { return common(a.first, c.key) < common(b.first, c.key); });
+        const auto near = std::max_element(by_key.begin(), by_key.end(),
+                                           [&](const auto& a, const auto& b) { return common(a.first, c.key) < common(b.first, c.key); });
         m += near == by_key.end() ? "; it has none at all" : "; the nearest one is [" + joined(near->first, ", ") + "]";
         return support::failure(m, {}, "plan");
       }
@@ -75,11 +77,13 @@ support::Expected<std::vector<pipeline::Cut>> cuts_of(const Plan& p, const model
       const pipeline::Cut* best = &it->second.front();
       for (const auto& v : it->second)
         if (v.live.size() == c.sends.size() &&
-            std::equal(v.live.begin(), v.live.end(), c.sends.begin(), [&](model::TensorId t, const Crossing& x) { return trace.tensor(t).shape == x.shape; })) {
+            std::equal(v.live.begin(), v.live.end(), c.sends.begin(),
+                       [&](model::TensorId t, const Crossing& x) { return trace.tensor(t).shape == x.shape; })) {
           best = &v;
           break;
         }
-      if (!out.empty() && best->clock <= out.back().clock) return support::failure(fmt::format("the cut of stage {} ('{}') is not after that of stage {}", k, c.at, k - 1), {}, "plan");
+      if (!out.empty() && best->clock <= out.back().clock)
+        return support::failure(fmt::format("the cut of stage {} ('{}') is not after that of stage {}", k, c.at, k - 1), {}, "plan");
       out.push_back(*best);
     }
   return out;
@@ -93,14 +97,19 @@ support::Expected<bool> fits(const Plan& p, const model::Trace& trace, const sha
   for (std::size_t i = 0; i < p.axes.size(); ++i) {
     const Axis& a = p.axes[i];
     for (const std::string& n : a.parameters)
-      if (!names.count(n)) return support::failure(fmt::format("axes[{}] names the parameter '{}', which this source does not have", i, n), {}, "plan");
+      if (!names.count(n))
+        return support::failure(fmt::format("axes[{}] names the parameter '{}', which this source does not have", i, n), {}, "plan");
     if (!keys.count(a.key))
-      return support::failure(fmt::format("axes[{}] (size {}, {}) is no axis of this source any more: its shapes or its computation changed", i, a.size,
-                                          a.parameters.empty() ? "no parameters" : a.parameters[0]),
+      return support::failure(
+          fmt::format("axes[{}] (size {}, {}) is no axis of this source any more: its shapes or its computation changed", i, a.size,
+                      a.parameters.empty() ? "no parameters" : a.parameters[0]),
+          {}, "plan");
+    if (a.split && a.size % p.grid.tp)
+      return support::failure(fmt::format("axes[{}] ({}) has size {}, which tp {} does not divide", i,
+                                          a.parameters.empty() ? a.key : a.parameters[0], a.size, p.grid.tp),
                               {}, "plan");
-    if (a.split && a.size % p.grid.tp) return support::failure(fmt::format("axes[{}] ({}) has size {}, which tp {} does not divide", i, a.parameters.empty() ? a.key : a.parameters[0], a.size, p.grid.tp), {}, "plan");
   }
-  std::map<std::string, std::set<std::string>> sites;   // attributes of each class
+  std::map<std::string, std::set<std::string>> sites;  // attributes of each class
   for (const auto& m : trace.modules) {
     const auto& [type, path] = site_of(trace, m.id);
     sites[type].insert(path);
@@ -112,12 +121,17 @@ support::Expected<bool> fits(const Plan& p, const model::Trace& trace, const sha
     if (site == sites.end()) {
       std::vector<std::string> known;
       for (const auto& [type, _] : sites) known.push_back(type);
-      return support::failure(fmt::format("roles[{}] names the class '{}', which this source does not have (it has {})", i, role.type, joined(known, ", ")), {}, "plan");
+      return support::failure(
+          fmt::format("roles[{}] names the class '{}', which this source does not have (it has {})", i, role.type, joined(known, ", ")), {},
+          "plan");
     }
-    if (!site->second.count(role.attribute)) return support::failure(fmt::format("roles[{}] names '{}' of {}, which it does not have", i, role.attribute, role.type), {}, "plan");
+    if (!site->second.count(role.attribute))
+      return support::failure(fmt::format("roles[{}] names '{}' of {}, which it does not have", i, role.attribute, role.type), {}, "plan");
     for (const std::string& f : role.only) {
       const bool module = std::any_of(trace.modules.begin(), trace.modules.end(), [&](const auto& m) { return m.fqn == f; });
-      if (!module && !names.count(f)) return support::failure(fmt::format("the role of {}.{} names '{}', which this source does not have", role.type, role.attribute, f), {}, "plan");
+      if (!module && !names.count(f))
+        return support::failure(fmt::format("the role of {}.{} names '{}', which this source does not have", role.type, role.attribute, f),
+                                {}, "plan");
     }
   }
   return true;
@@ -129,12 +143,17 @@ std::vector<std::string> compare(const Plan& a, const Plan& b) {
     if (x != y) out.push_back(what + ": " + (x.empty() ? "nothing" : x) + " → " + (y.empty() ? "nothing" : y));
   };
   differ("model", a.model, b.model);
-  auto grid = [](const Grid& g) { return fmt::format("tp {} × pp {} × dp {}, {} micro-batches, {}{}", g.tp, g.pp, g.dp, g.micro_batches, g.schedule, g.virtual_stages > 1 ? fmt::format(", {} virtual stages", g.virtual_stages) : ""); };
+  auto grid = [](const Grid& g) {
+    return fmt::format("tp {} × pp {} × dp {}, {} micro-batches, {}{}", g.tp, g.pp, g.dp, g.micro_batches, g.schedule,
+                       g.virtual_stages > 1 ? fmt::format(", {} virtual stages", g.virtual_stages) : "");
+  };
   differ("grid", grid(a.grid), grid(b.grid));
   differ("objective", a.objective, b.objective);
   std::map<std::string, std::pair<std::string, std::string>> roles;
   auto role_key = [](const Role& r) { return r.type + "." + r.attribute; };
-  auto role_text = [](const Role& r) { return r.role + (r.layer.empty() ? "" : " (" + r.layer + ")") + (r.only.empty() ? "" : " in " + joined(r.only, ", ")); };
+  auto role_text = [](const Role& r) {
+    return r.role + (r.layer.empty() ? "" : " (" + r.layer + ")") + (r.only.empty() ? "" : " in " + joined(r.only, ", "));
+  };
   auto put = [](std::string& into, const std::string& s) { into += (into.empty() ? "" : "; ") + s; };
   for (const Role& r : a.roles) put(roles[role_key(r)].first, role_text(r));
   for (const Role& r : b.roles) put(roles[role_key(r)].second, role_text(r));
@@ -150,10 +169,8 @@ std::vector<std::string> compare(const Plan& a, const Plan& b) {
     const Cut* y = k < b.stages.size() && !b.stages[k].cut.empty() ? &b.stages[k].cut[0] : nullptr;
     if (!x && !y) continue;
     const std::string what = fmt::format("cut {}", k);
-    if (!x || !y || x->key != y->key)
-      differ(what, x ? x->at : "", y ? y->at + " [" + joined(y->key, ", ") + "]" : "");
-    else
-      differ(what + " sends", sent(*x), sent(*y));
+    if (!x || !y || x->key != y->key) differ(what, x ? x->at : "", y ? y->at + " [" + joined(y->key, ", ") + "]" : "");
+    else differ(what + " sends", sent(*x), sent(*y));
   }
   std::map<std::string, std::pair<double, double>> bytes;
   for (const auto& c : a.collectives) bytes[c.tag].first += c.bytes;

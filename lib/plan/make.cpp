@@ -48,7 +48,9 @@ class Maker {
  private:
   std::string where(const support::Range& r) const { return r.valid() && in_.sources ? in_.sources->describe(r) : ""; }
 
-  std::vector<std::int64_t> local_shape(TensorId id) const { return in_.placement ? in_.placement->local_shape(t_, id) : t_.tensor(id).shape; }
+  std::vector<std::int64_t> local_shape(TensorId id) const {
+    return in_.placement ? in_.placement->local_shape(t_, id) : t_.tensor(id).shape;
+  }
   double local_elements(TensorId id) const {
     double n = 1;
     for (std::int64_t d : local_shape(id)) n *= static_cast<double>(d);
@@ -85,7 +87,9 @@ class Maker {
       }
       for (const model::ParamRef& p : m.params) {
         if (p.tensor < 0) continue;
-        std::string role = in_.placement->sharded_dim(p.tensor) >= 0 ? "sharded" : summed.count(p.tensor) ? "replicated, gradient summed" : "";
+        std::string role = in_.placement->sharded_dim(p.tensor) >= 0 ? "sharded"
+            : summed.count(p.tensor)                                 ? "replicated, gradient summed"
+                                                                     : "";
         add({last_part(m.type), p.attr}, {m.fqn.empty() ? p.attr : m.fqn + "." + p.attr, role, "", ""});
       }
     }
@@ -93,7 +97,8 @@ class Maker {
       const auto& list = by_site[site];
       std::vector<std::tuple<std::string, std::string, std::string>> kinds;
       for (const Instance& i : list)
-        if (const auto k = std::make_tuple(i.role, i.layer, i.reason); std::find(kinds.begin(), kinds.end(), k) == kinds.end()) kinds.push_back(k);
+        if (const auto k = std::make_tuple(i.role, i.layer, i.reason); std::find(kinds.begin(), kinds.end(), k) == kinds.end())
+          kinds.push_back(k);
       for (const auto& [role, layer, reason] : kinds) {
         if (kinds.size() == 1 && role.empty()) continue;  // replicated everywhere: the normal case, not worth a line
         Role r{site.first, site.second, role.empty() ? "replicated" : role, layer, reason, {}, 0};
@@ -131,7 +136,9 @@ class Maker {
       x.forward_bytes = a.forward_elements * width;
       x.backward_bytes = a.entry_elements * width;
       const auto& missed = in_.placement->fallbacks;
-      x.given_up = !a.chosen && (a.given_up || (divides_only && std::any_of(missed.begin(), missed.end(), [&](const sharding::Fallback& f) { return f.axis == a.id; })));
+      x.given_up = !a.chosen &&
+          (a.given_up ||
+           (divides_only && std::any_of(missed.begin(), missed.end(), [&](const sharding::Fallback& f) { return f.axis == a.id; })));
       if (!a.chosen) x.why_not = !a.why_not.empty() ? a.why_not : "meets an axis that is split, or costs more than it gains";
       plan_.axes.push_back(std::move(x));
     }
@@ -204,7 +211,9 @@ class Maker {
   }
 
   /// Does a gradient come back? Not for what depends on inputs alone: they need none.
-  bool gradient(TensorId t) const { return t_.tensor(t).requires_grad && t_.tensor(t).from_parameter && model::is_floating(t_.tensor(t).dtype); }
+  bool gradient(TensorId t) const {
+    return t_.tensor(t).requires_grad && t_.tensor(t).from_parameter && model::is_floating(t_.tensor(t).dtype);
+  }
 
   bool in_stage(const pipeline::Partition& p, std::size_t k, ModuleId m) const {
     return std::binary_search(p.stages[k].modules.begin(), p.stages[k].modules.end(), m);

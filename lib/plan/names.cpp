@@ -41,7 +41,8 @@ std::string name_of(const model::Trace& t, model::TensorId id) {
   if (!x.name.empty()) return x.name;
   const model::VarWrite* last = nullptr;
   for (const auto& w : t.var_writes)
-    if (w.value.kind == model::Binding::Tensor && w.value.tensor == id && !t.frame(w.frame).builtin && (!last || w.clock >= last->clock)) last = &w;
+    if (w.value.kind == model::Binding::Tensor && w.value.tensor == id && !t.frame(w.frame).builtin && (!last || w.clock >= last->clock))
+      last = &w;
   if (last) return last->name;
   if (x.producer < 0) return "value";
   const std::string& op = t.op(x.producer).name;

@@ -25,12 +25,12 @@ struct Grid {
 
 /// What becomes of one attribute (a layer, a parameter) of a class. Instances that differ have an entry each, with `only`.
 struct Role {
-  std::string type;                   ///< class as a person writes it: "EarthAttention3D"; of the module that holds the attribute
-  std::string attribute;              ///< "qkv", "bias_table"
-  std::string role;                   ///< column | row | sharded | replicated, gradient summed
-  std::string layer;                  ///< generated class, "" when the parameter is cut in place
+  std::string type;       ///< class as a person writes it: "EarthAttention3D"; of the module that holds the attribute
+  std::string attribute;  ///< "qkv", "bias_table"
+  std::string role;       ///< column | row | sharded | replicated, gradient summed
+  std::string layer;      ///< generated class, "" when the parameter is cut in place
   std::string reason;
-  std::vector<std::string> only;      ///< FQNs of the attribute, when not all instances of the class have this role
+  std::vector<std::string> only;  ///< FQNs of the attribute, when not all instances of the class have this role
   int instances = 1;
 };
 
@@ -42,24 +42,24 @@ struct Axis {
   By by = By::Auto;
   std::vector<std::string> parameters;  ///< in order of registration
   double parameter_bytes = 0;
-  double forward_bytes = 0;             ///< all-reduced in forward, a micro-batch
-  double backward_bytes = 0;            ///< all-reduced in backward, a micro-batch
-  std::string why_not;                  ///< when it is not split
-  bool given_up = false;                ///< not split for a reason of the source, the request or the tp size; verify counts its matrices as not split
+  double forward_bytes = 0;   ///< all-reduced in forward, a micro-batch
+  double backward_bytes = 0;  ///< all-reduced in backward, a micro-batch
+  std::string why_not;        ///< when it is not split
+  bool given_up = false;      ///< not split for a reason of the source, the request or the tp size; verify counts its matrices as not split
 };
 
 /// A tensor that crosses a cut.
 struct Crossing {
-  std::string name;                     ///< variable that holds it, else the operation that made it
-  std::vector<std::int64_t> shape;      ///< as traced (whole, one micro-batch)
+  std::string name;                 ///< variable that holds it, else the operation that made it
+  std::vector<std::int64_t> shape;  ///< as traced (whole, one micro-batch)
   std::string dtype;
   std::int64_t bytes = 0;
-  bool gradient = true;                 ///< a gradient comes back
+  bool gradient = true;  ///< a gradient comes back
 };
 
 struct Cut {
-  std::string at;                       ///< in words: "after layer1.blocks.3 (model.py:141)"
-  std::vector<std::string> key;         ///< pipeline::key_of
+  std::string at;                ///< in words: "after layer1.blocks.3 (model.py:141)"
+  std::vector<std::string> key;  ///< pipeline::key_of
   By by = By::Auto;
   std::vector<Crossing> sends;
   std::vector<std::string> recomputed;  ///< names of values computed again after the cut
@@ -68,22 +68,22 @@ struct Cut {
 };
 
 struct Stage {
-  double flops = 0;                     ///< forward, one micro-batch, the whole model (not divided by tp)
-  double share = 0;                     ///< of the mean stage
-  std::int64_t parameters = 0;          ///< elements on one rank
-  double gib = 0;                       ///< parameters + gradients + two Adam moments on one rank
-  std::vector<std::string> modules;     ///< outermost modules that lie in it whole or in part
-  std::vector<Cut> cut;                 ///< where it ends: one entry, none for the last stage
+  double flops = 0;                  ///< forward, one micro-batch, the whole model (not divided by tp)
+  double share = 0;                  ///< of the mean stage
+  std::int64_t parameters = 0;       ///< elements on one rank
+  double gib = 0;                    ///< parameters + gradients + two Adam moments on one rank
+  std::vector<std::string> modules;  ///< outermost modules that lie in it whole or in part
+  std::vector<Cut> cut;              ///< where it ends: one entry, none for the last stage
 };
 
 /// Payload handed to c10d by one rank in one optimizer step, by site.
 struct Collective {
-  std::string tag;                      ///< as the runtime counts: activation_forward, activation_backward, boundary, replicated_grad, tied, norm, dp
-  std::string kind;                     ///< all_reduce, send, broadcast
-  std::string site;                     ///< where: a class and attribute, a cut, a parameter group
-  int stage = -1;                       ///< −1: all
-  double count = 0;                     ///< calls in one step
-  double bytes = 0;                     ///< sum of the payloads of these calls
+  std::string tag;   ///< as the runtime counts: activation_forward, activation_backward, boundary, replicated_grad, tied, norm, dp
+  std::string kind;  ///< all_reduce, send, broadcast
+  std::string site;  ///< where: a class and attribute, a cut, a parameter group
+  int stage = -1;    ///< −1: all
+  double count = 0;  ///< calls in one step
+  double bytes = 0;  ///< sum of the payloads of these calls
 };
 
 struct Fallback {
@@ -91,8 +91,8 @@ struct Fallback {
 };
 
 struct Plan {
-  std::string model;                    ///< as given on the command line or in the job file
-  std::string package;                  ///< generated package ("gpt_parallel"); "" before generation
+  std::string model;    ///< as given on the command line or in the job file
+  std::string package;  ///< generated package ("gpt_parallel"); "" before generation
   Grid grid;
   std::string objective = "split", device;
   std::vector<Role> roles;
@@ -124,7 +124,7 @@ struct Inputs {
   std::string model, objective = "split", device, job;
   Grid grid;
   std::vector<GivenRole> roles;
-  const Plan* pins = nullptr;                      ///< an earlier plan: its pinned entries stay pinned
+  const Plan* pins = nullptr;  ///< an earlier plan: its pinned entries stay pinned
 };
 
 Plan make(const Inputs&);

@@ -45,7 +45,8 @@ class Map {
       if (std::find(seen.begin(), seen.end(), k) != seen.end()) fail(kv.first, what_ + " has the key '" + k + "' twice");
       seen.push_back(k);
       if (std::find(allowed.begin(), allowed.end(), k) != allowed.end()) continue;
-      const auto near = std::min_element(allowed.begin(), allowed.end(), [&](const auto& a, const auto& b) { return distance(k, a) < distance(k, b); });
+      const auto near =
+          std::min_element(allowed.begin(), allowed.end(), [&](const auto& a, const auto& b) { return distance(k, a) < distance(k, b); });
       std::string m = "unknown key '" + k + "' in " + what_;
       if (distance(k, *near) <= 2) m += "; did you mean '" + *near + "'?";
       std::string all;
@@ -145,7 +146,10 @@ std::string job_text(const YAML::Node& n, const std::string& text) {
   for (std::size_t i = first; i < lines.size(); ++i) {
     const auto indent = lines[i].find_first_not_of(' ');
     if (indent == 0) break;
-    out += (indent == std::string::npos || indent < std::min(column, lines[i].size()) ? (indent == std::string::npos ? "" : lines[i].substr(indent)) : lines[i].substr(column)) + "\n";
+    out += (indent == std::string::npos || indent < std::min(column, lines[i].size())
+                ? (indent == std::string::npos ? "" : lines[i].substr(indent))
+                : lines[i].substr(column)) +
+        "\n";
   }
   while (out.size() > 1 && out[out.size() - 2] == '\n') out.pop_back();
   return out;
@@ -153,22 +157,32 @@ std::string job_text(const YAML::Node& n, const std::string& text) {
 
 Plan read(const YAML::Node& root, const std::string& text) {
   const Map top(root, "the plan",
-                {"version", "model", "package", "grid", "micro_batches", "schedule", "objective", "device", "roles", "axes", "balance", "stages", "tied", "collectives", "fallbacks", "warnings", "job"});
+                {"version", "model", "package", "grid", "micro_batches", "schedule", "objective", "device", "roles", "axes", "balance",
+                 "stages", "tied", "collectives", "fallbacks", "warnings", "job"});
   Plan p;
-  if (const auto v = top.integer("version"); v != 1) fail(top.need("version"), fmt::format("this program reads plans of version 1, not {}", v));
+  if (const auto v = top.integer("version"); v != 1)
+    fail(top.need("version"), fmt::format("this program reads plans of version 1, not {}", v));
   p.model = top.text("model");
   const Map g(top.need("grid"), "grid", {"tp", "pp", "dp", "virtual_stages"});
   p.package = top.text("package", "");
-  p.grid = {g.positive("tp"), g.positive("pp"), g.positive("dp"), top.positive("micro_batches"), g.has("virtual_stages") ? g.positive("virtual_stages") : 1, top.text("schedule")};
+  p.grid = {g.positive("tp"),
+            g.positive("pp"),
+            g.positive("dp"),
+            top.positive("micro_batches"),
+            g.has("virtual_stages") ? g.positive("virtual_stages") : 1,
+            top.text("schedule")};
   p.objective = top.text("objective");
-  if (p.objective != "split" && p.objective != "time" && p.objective != "memory") fail(top.need("objective"), "objective must be split, time or memory, not '" + p.objective + "'");
+  if (p.objective != "split" && p.objective != "time" && p.objective != "memory")
+    fail(top.need("objective"), "objective must be split, time or memory, not '" + p.objective + "'");
   p.device = top.text("device", "");
   for (const auto& n : top.list("roles")) {
     const Map m(n, "a role", {"class", "attribute", "role", "layer", "reason", "instances", "only"});
-    p.roles.push_back({m.text("class"), m.text("attribute"), m.text("role"), m.text("layer", ""), m.text("reason", ""), m.texts("only", false), m.positive("instances")});
+    p.roles.push_back({m.text("class"), m.text("attribute"), m.text("role"), m.text("layer", ""), m.text("reason", ""),
+                       m.texts("only", false), m.positive("instances")});
   }
   for (const auto& n : top.list("axes")) {
-    const Map m(n, "an axis", {"split", "by", "size", "parameters", "parameter_bytes", "forward_bytes", "backward_bytes", "why_not", "given_up", "key"});
+    const Map m(n, "an axis",
+                {"split", "by", "size", "parameters", "parameter_bytes", "forward_bytes", "backward_bytes", "why_not", "given_up", "key"});
     Axis a;
     a.key = m.text("key");
     a.size = m.integer("size");
@@ -190,7 +204,8 @@ Plan read(const YAML::Node& root, const std::string& text) {
   for (std::size_t k = 0; k < stages.size(); ++k) {
     const std::string what = "stage " + std::to_string(k);
     const Map m(stages[k], what, {"stage", "flops", "share", "parameters", "gib", "modules", "cut"});
-    if (m.integer("stage") != static_cast<std::int64_t>(k)) fail(m.need("stage"), "stages must be in order: expected stage " + std::to_string(k));
+    if (m.integer("stage") != static_cast<std::int64_t>(k))
+      fail(m.need("stage"), "stages must be in order: expected stage " + std::to_string(k));
     Stage s;
     s.flops = m.number("flops");
     s.share = m.number("share");
@@ -203,8 +218,9 @@ Plan read(const YAML::Node& root, const std::string& text) {
     p.stages.push_back(std::move(s));
   }
   if (static_cast<int>(p.stages.size()) != p.grid.pp * p.grid.virtual_stages)
-    fail(stages, fmt::format("{} stages do not fit the grid: pp {} with {} virtual stage(s) each needs {}", p.stages.size(), p.grid.pp, p.grid.virtual_stages,
-                             p.grid.pp * p.grid.virtual_stages));
+    fail(stages,
+         fmt::format("{} stages do not fit the grid: pp {} with {} virtual stage(s) each needs {}", p.stages.size(), p.grid.pp,
+                     p.grid.virtual_stages, p.grid.pp * p.grid.virtual_stages));
   if (top.has("tied"))
     for (const auto& n : top.list("tied")) {
       const Map m(n, "a tied parameter", {"parameter", "stages"});
@@ -213,7 +229,8 @@ Plan read(const YAML::Node& root, const std::string& text) {
   for (const auto& n : top.list("collectives")) {
     const Map m(n, "a collective", {"tag", "kind", "site", "stage", "count", "bytes"});
     const std::string stage = m.text("stage");
-    p.collectives.push_back({m.text("tag"), m.text("kind"), m.text("site"), stage == "all" ? -1 : static_cast<int>(m.integer("stage")), m.number("count"), m.number("bytes")});
+    p.collectives.push_back({m.text("tag"), m.text("kind"), m.text("site"), stage == "all" ? -1 : static_cast<int>(m.integer("stage")),
+                             m.number("count"), m.number("bytes")});
   }
   if (top.has("fallbacks"))
     for (const auto& n : top.list("fallbacks")) {
@@ -241,9 +258,7 @@ support::Expected<Plan> from_yaml(std::string text, const std::string& path, sup
     const YAML::Node root = YAML::Load(text);
     if (!root.IsMap()) return at(root.Mark(), "a plan is a mapping; this file holds none");
     return read(root, text);
-  } catch (const Bad& e) {
-    return at(e.mark, e.message);
-  } catch (const YAML::Exception& e) {
+  } catch (const Bad& e) { return at(e.mark, e.message); } catch (const YAML::Exception& e) {
     return at(e.mark, "not readable as YAML: " + e.msg);
   }
 }

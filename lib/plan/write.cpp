@@ -13,8 +13,9 @@ namespace {
 /// A scalar that YAML reads back as the same string.
 std::string quoted(const std::string& s) {
   static const std::string plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-";
-  const bool word = !s.empty() && s.find_first_not_of(plain) == std::string::npos && s[0] != '-' && s[0] != '.' && s.find_first_not_of("0123456789.eE-") != std::string::npos &&
-                    s != "true" && s != "false" && s != "null" && s != "yes" && s != "no" && s != "on" && s != "off";
+  const bool word = !s.empty() && s.find_first_not_of(plain) == std::string::npos && s[0] != '-' && s[0] != '.' &&
+      s.find_first_not_of("0123456789.eE-") != std::string::npos && s != "true" && s != "false" && s != "null" && s != "yes" && s != "no" &&
+      s != "on" && s != "off";
   if (word) return s;
   std::string out = "\"";
   for (const char c : s) {
@@ -25,10 +26,8 @@ std::string quoted(const std::string& s) {
       case '\t': out += "\\t"; break;
       case '\r': out += "\\r"; break;
       default:
-        if (static_cast<unsigned char>(c) < 0x20)
-          out += fmt::format("\\x{:02x}", static_cast<unsigned>(c));
-        else
-          out += c;
+        if (static_cast<unsigned char>(c) < 0x20) out += fmt::format("\\x{:02x}", static_cast<unsigned>(c));
+        else out += c;
     }
   }
   return out + "\"";
@@ -40,8 +39,12 @@ std::string flow(const std::vector<T>& v, F f) {
   for (std::size_t i = 0; i < v.size(); ++i) out += (i ? ", " : "") + f(v[i]);
   return out + "]";
 }
-std::string flow(const std::vector<std::string>& v) { return flow(v, [](const std::string& s) { return quoted(s); }); }
-std::string flow(const std::vector<std::int64_t>& v) { return flow(v, [](std::int64_t n) { return std::to_string(n); }); }
+std::string flow(const std::vector<std::string>& v) {
+  return flow(v, [](const std::string& s) { return quoted(s); });
+}
+std::string flow(const std::vector<std::int64_t>& v) {
+  return flow(v, [](std::int64_t n) { return std::to_string(n); });
+}
 
 /// Enough digits to read back the same number, no more.
 std::string number(double v) {
@@ -94,7 +97,8 @@ std::string to_yaml(const Plan& p) {
     line("    key: " + quoted(a.key));
   }
   line("");
-  line(fmt::format("balance: {{slowest_over_mean: {}, optimum: {}, legal_cuts: {}}}", ratio(p.slowest_over_mean), ratio(p.optimum_slowest_over_mean), p.legal_cuts));
+  line(fmt::format("balance: {{slowest_over_mean: {}, optimum: {}, legal_cuts: {}}}", ratio(p.slowest_over_mean),
+                   ratio(p.optimum_slowest_over_mean), p.legal_cuts));
   line(p.stages.empty() ? "stages: []" : "stages:");
   for (std::size_t k = 0; k < p.stages.size(); ++k) {
     const Stage& s = p.stages[k];
@@ -112,7 +116,8 @@ std::string to_yaml(const Plan& p) {
       line("      bytes: " + std::to_string(c.bytes) + "  # " + human_bytes(static_cast<double>(c.bytes)) + " a micro-batch");
       line(c.sends.empty() ? "      sends: []" : "      sends:");
       for (const Crossing& x : c.sends)
-        line(fmt::format("        - {{name: {}, shape: {}, dtype: {}, bytes: {}, gradient: {}}}", quoted(x.name), flow(x.shape), x.dtype, x.bytes, x.gradient));
+        line(fmt::format("        - {{name: {}, shape: {}, dtype: {}, bytes: {}, gradient: {}}}", quoted(x.name), flow(x.shape), x.dtype,
+                         x.bytes, x.gradient));
       if (!c.recomputed.empty()) line("      recomputed: " + flow(c.recomputed));
       if (!c.inputs.empty()) line("      inputs: " + flow(c.inputs));
     }
@@ -125,8 +130,8 @@ std::string to_yaml(const Plan& p) {
   line("# What one rank hands to the collectives in one optimizer step.");
   line(p.collectives.empty() ? "collectives: []" : "collectives:");
   for (const Collective& c : p.collectives)
-    line(fmt::format("  - {{tag: {}, kind: {}, site: {}, stage: {}, count: {}, bytes: {}}}", c.tag, c.kind, quoted(c.site), c.stage < 0 ? "all" : std::to_string(c.stage),
-                     number(c.count), number(c.bytes)));
+    line(fmt::format("  - {{tag: {}, kind: {}, site: {}, stage: {}, count: {}, bytes: {}}}", c.tag, c.kind, quoted(c.site),
+                     c.stage < 0 ? "all" : std::to_string(c.stage), number(c.count), number(c.bytes)));
   if (!p.fallbacks.empty()) {
     line("");
     line("# Could have been split and is not.");
@@ -170,20 +175,37 @@ nlohmann::json to_json(const Plan& p) {
   j["device"] = p.device;
   j["roles"] = json::array();
   for (const Role& r : p.roles)
-    j["roles"].push_back({{"class", r.type}, {"attribute", r.attribute}, {"role", r.role}, {"layer", r.layer}, {"reason", r.reason}, {"instances", r.instances}, {"only", r.only}});
+    j["roles"].push_back({{"class", r.type},
+                          {"attribute", r.attribute},
+                          {"role", r.role},
+                          {"layer", r.layer},
+                          {"reason", r.reason},
+                          {"instances", r.instances},
+                          {"only", r.only}});
   j["axes"] = json::array();
   for (const Axis& a : p.axes)
-    j["axes"].push_back({{"key", a.key}, {"size", a.size}, {"split", a.split}, {"by", by(a.by)}, {"parameters", a.parameters}, {"parameter_bytes", a.parameter_bytes},
-                         {"forward_bytes", a.forward_bytes}, {"backward_bytes", a.backward_bytes}, {"why_not", a.why_not}, {"given_up", a.given_up}});
+    j["axes"].push_back({{"key", a.key},
+                         {"size", a.size},
+                         {"split", a.split},
+                         {"by", by(a.by)},
+                         {"parameters", a.parameters},
+                         {"parameter_bytes", a.parameter_bytes},
+                         {"forward_bytes", a.forward_bytes},
+                         {"backward_bytes", a.backward_bytes},
+                         {"why_not", a.why_not},
+                         {"given_up", a.given_up}});
   j["balance"] = {{"slowest_over_mean", p.slowest_over_mean}, {"optimum", p.optimum_slowest_over_mean}, {"legal_cuts", p.legal_cuts}};
   j["stages"] = json::array();
   for (std::size_t k = 0; k < p.stages.size(); ++k) {
     const Stage& s = p.stages[k];
-    json x = {{"stage", k}, {"flops", s.flops}, {"share", s.share}, {"parameters", s.parameters}, {"gib", s.gib}, {"modules", s.modules}, {"cut", nullptr}};
+    json x = {{"stage", k},   {"flops", s.flops},     {"share", s.share}, {"parameters", s.parameters},
+              {"gib", s.gib}, {"modules", s.modules}, {"cut", nullptr}};
     for (const Cut& c : s.cut) {
       json sends = json::array();
-      for (const Crossing& y : c.sends) sends.push_back({{"name", y.name}, {"shape", y.shape}, {"dtype", y.dtype}, {"bytes", y.bytes}, {"gradient", y.gradient}});
-      x["cut"] = {{"at", c.at}, {"by", by(c.by)}, {"key", c.key}, {"bytes", c.bytes}, {"sends", sends}, {"recomputed", c.recomputed}, {"inputs", c.inputs}};
+      for (const Crossing& y : c.sends)
+        sends.push_back({{"name", y.name}, {"shape", y.shape}, {"dtype", y.dtype}, {"bytes", y.bytes}, {"gradient", y.gradient}});
+      x["cut"] = {{"at", c.at},        {"by", by(c.by)}, {"key", c.key}, {"bytes", c.bytes}, {"sends", sends}, {"recomputed", c.recomputed},
+                  {"inputs", c.inputs}};
     }
     j["stages"].push_back(x);
   }
@@ -191,7 +213,12 @@ nlohmann::json to_json(const Plan& p) {
   for (const auto& [name, n] : p.tied) j["tied"].push_back({{"parameter", name}, {"stages", n}});
   j["collectives"] = json::array();
   for (const Collective& c : p.collectives)
-    j["collectives"].push_back({{"tag", c.tag}, {"kind", c.kind}, {"site", c.site}, {"stage", c.stage < 0 ? json("all") : json(c.stage)}, {"count", c.count}, {"bytes", c.bytes}});
+    j["collectives"].push_back({{"tag", c.tag},
+                                {"kind", c.kind},
+                                {"site", c.site},
+                                {"stage", c.stage < 0 ? json("all") : json(c.stage)},
+                                {"count", c.count},
+                                {"bytes", c.bytes}});
   j["fallbacks"] = json::array();
   for (const Fallback& f : p.fallbacks) j["fallbacks"].push_back({{"module", f.module}, {"where", f.where}, {"reason", f.reason}});
   j["warnings"] = p.warnings;

@@ -6,11 +6,44 @@ namespace shardwright::program {
 
 const char* name(ExprKind kind) {
   switch (kind) {
-#define CASE(x) case ExprKind::x: return #x
-    CASE(Name); CASE(None); CASE(True); CASE(False); CASE(Ellipsis); CASE(Int); CASE(Float); CASE(Imaginary); CASE(String); CASE(Bytes);
-    CASE(FString); CASE(FormattedValue); CASE(Attribute); CASE(Subscript); CASE(Slice); CASE(Call); CASE(Unary); CASE(Binary);
-    CASE(BoolOp); CASE(Compare); CASE(Conditional); CASE(Tuple); CASE(List); CASE(Set); CASE(Dict); CASE(Lambda); CASE(ListComp);
-    CASE(SetComp); CASE(GeneratorExp); CASE(DictComp); CASE(Starred); CASE(Walrus); CASE(Await); CASE(Yield); CASE(YieldFrom); CASE(Opaque);
+#define CASE(x) \
+  case ExprKind::x: return #x
+    CASE(Name);
+    CASE(None);
+    CASE(True);
+    CASE(False);
+    CASE(Ellipsis);
+    CASE(Int);
+    CASE(Float);
+    CASE(Imaginary);
+    CASE(String);
+    CASE(Bytes);
+    CASE(FString);
+    CASE(FormattedValue);
+    CASE(Attribute);
+    CASE(Subscript);
+    CASE(Slice);
+    CASE(Call);
+    CASE(Unary);
+    CASE(Binary);
+    CASE(BoolOp);
+    CASE(Compare);
+    CASE(Conditional);
+    CASE(Tuple);
+    CASE(List);
+    CASE(Set);
+    CASE(Dict);
+    CASE(Lambda);
+    CASE(ListComp);
+    CASE(SetComp);
+    CASE(GeneratorExp);
+    CASE(DictComp);
+    CASE(Starred);
+    CASE(Walrus);
+    CASE(Await);
+    CASE(Yield);
+    CASE(YieldFrom);
+    CASE(Opaque);
 #undef CASE
   }
   return "?";
@@ -18,10 +51,33 @@ const char* name(ExprKind kind) {
 
 const char* name(StmtKind kind) {
   switch (kind) {
-#define CASE(x) case StmtKind::x: return #x
-    CASE(Expression); CASE(Assign); CASE(AugAssign); CASE(AnnAssign); CASE(Return); CASE(If); CASE(For); CASE(While); CASE(With); CASE(Try);
-    CASE(Raise); CASE(Assert); CASE(Delete); CASE(Global); CASE(Nonlocal); CASE(Pass); CASE(Break); CASE(Continue); CASE(FunctionDef);
-    CASE(ClassDef); CASE(Import); CASE(ImportFrom); CASE(Match); CASE(TypeAlias); CASE(Opaque);
+#define CASE(x) \
+  case StmtKind::x: return #x
+    CASE(Expression);
+    CASE(Assign);
+    CASE(AugAssign);
+    CASE(AnnAssign);
+    CASE(Return);
+    CASE(If);
+    CASE(For);
+    CASE(While);
+    CASE(With);
+    CASE(Try);
+    CASE(Raise);
+    CASE(Assert);
+    CASE(Delete);
+    CASE(Global);
+    CASE(Nonlocal);
+    CASE(Pass);
+    CASE(Break);
+    CASE(Continue);
+    CASE(FunctionDef);
+    CASE(ClassDef);
+    CASE(Import);
+    CASE(ImportFrom);
+    CASE(Match);
+    CASE(TypeAlias);
+    CASE(Opaque);
 #undef CASE
   }
   return "?";

@@ -135,8 +135,9 @@ ModuleIndex::ModuleIndex(const program::Module& module) {
       if (it == by_name_.end()) continue;
       std::vector<Definition>& list = it->second;
       const bool object = std::any_of(list.begin(), list.end(), [](const Definition& d) {
-        return d.binds && d.stmt->kind != StmtKind::Import && d.stmt->kind != StmtKind::ImportFrom && d.stmt->kind != StmtKind::FunctionDef &&
-               d.stmt->kind != StmtKind::ClassDef && d.stmt->kind != StmtKind::Try && d.stmt->kind != StmtKind::If;
+        return d.binds && d.stmt->kind != StmtKind::Import && d.stmt->kind != StmtKind::ImportFrom &&
+            d.stmt->kind != StmtKind::FunctionDef && d.stmt->kind != StmtKind::ClassDef && d.stmt->kind != StmtKind::Try &&
+            d.stmt->kind != StmtKind::If;
       });
       const auto same = [&](const Definition& d) { return d.stmt == s; };
       if (!object || std::any_of(list.begin(), list.end(), same)) continue;
@@ -172,7 +173,8 @@ void ModuleIndex::read_all(const program::Module&) {
   std::optional<std::vector<std::string>> value;
   for (const Definition& d : definitions("__all__")) {
     const Stmt* s = d.stmt;
-    if ((s->kind == StmtKind::Assign || s->kind == StmtKind::AnnAssign) && s->targets.size() == 1 && s->targets[0]->kind == ExprKind::Name) {
+    if ((s->kind == StmtKind::Assign || s->kind == StmtKind::AnnAssign) && s->targets.size() == 1 &&
+        s->targets[0]->kind == ExprKind::Name) {
       value = string_list(s->value);
       if (!value) return;
     } else if (s->kind == StmtKind::AugAssign && s->op == "+" && value) {
@@ -184,7 +186,8 @@ void ModuleIndex::read_all(const program::Module&) {
       const Expr* arg = s->value->args[0].value;
       if (!path || path->size() != 2 || (*path)[0] != "__all__") return;
       if ((*path)[1] == "append" && arg->kind == ExprKind::String) value->push_back(arg->text);
-      else if ((*path)[1] == "remove" && arg->kind == ExprKind::String) value->erase(std::remove(value->begin(), value->end(), arg->text), value->end());
+      else if ((*path)[1] == "remove" && arg->kind == ExprKind::String)
+        value->erase(std::remove(value->begin(), value->end(), arg->text), value->end());
       else if ((*path)[1] == "extend") {
         const auto more = string_list(arg);
         if (!more) return;

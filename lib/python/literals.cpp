@@ -51,7 +51,9 @@ std::size_t escape(std::string_view s, bool bytes, std::string& out) {
   switch (s[1]) {
     case '\n': return 2;
     case '\r': return s.size() > 2 && s[2] == '\n' ? 3 : 2;
-    case '\\': case '\'': case '"': out += s[1]; return 2;
+    case '\\':
+    case '\'':
+    case '"': out += s[1]; return 2;
     case 'a': out += '\a'; return 2;
     case 'b': out += '\b'; return 2;
     case 'f': out += '\f'; return 2;

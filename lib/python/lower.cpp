@@ -181,7 +181,8 @@ void Lowering::collect_errors(TSNode root) {
       std::string_view shown = text(node);
       while (!shown.empty() && (shown.front() == ' ' || shown.front() == '\n' || shown.front() == '\r')) shown.remove_prefix(1);
       shown = shown.substr(0, shown.find_first_of("\r\n"));
-      std::string message = shown.empty() ? "unexpected end of line" : "cannot read '" + std::string(shown.substr(0, 40)) + (shown.size() > 40 ? "…'" : "'");
+      std::string message =
+          shown.empty() ? "unexpected end of line" : "cannot read '" + std::string(shown.substr(0, 40)) + (shown.size() > 40 ? "…'" : "'");
       syntax_error(range(node), std::move(message));
       continue;
     }
@@ -214,16 +215,20 @@ void Lowering::read_later(program::Function* f, const LeftOut& body) {
   };
 }
 
-program::Module* parse(support::SourceManager& sources, support::FileId file, program::Arena& arena, support::Diagnostics& diagnostics, bool bodies_later) {
+program::Module* parse(support::SourceManager& sources, support::FileId file, program::Arena& arena, support::Diagnostics& diagnostics,
+                       bool bodies_later) {
   const support::SourceFile& source = sources.file(file);
   program::Module* module = arena.module();
   module->name = source.module;
   module->file = file;
   constexpr std::string_view kPackageFile = "__init__.py";
   const std::string& path = source.path;
-  module->is_package = path.size() >= kPackageFile.size() && path.compare(path.size() - kPackageFile.size(), kPackageFile.size(), kPackageFile) == 0;
+  module->is_package =
+      path.size() >= kPackageFile.size() && path.compare(path.size() - kPackageFile.size(), kPackageFile.size(), kPackageFile) == 0;
 
-  const auto lower = [&](const Concrete& tree, const Outline* outline) { Lowering(source, arena, *module, diagnostics).run(tree.root(), outline); };
+  const auto lower = [&](const Concrete& tree, const Outline* outline) {
+    Lowering(source, arena, *module, diagnostics).run(tree.root(), outline);
+  };
   if (bodies_later)
     if (const Outline o = outline(source.text); !o.bodies.empty()) {
       Concrete::Parts rest{{0, 0}};

@@ -21,7 +21,9 @@ class Concrete {
  public:
   using Parts = std::vector<std::pair<std::uint32_t, std::uint32_t>>;
   explicit Concrete(std::string_view text, const Parts& parts = {});
-  ~Concrete() { if (tree_) ts_tree_delete(tree_); }
+  ~Concrete() {
+    if (tree_) ts_tree_delete(tree_);
+  }
   Concrete(const Concrete&) = delete;
   Concrete& operator=(const Concrete&) = delete;
   explicit operator bool() const { return tree_ != nullptr; }

@@ -471,7 +471,8 @@ program::Expr* Lowering::string(TSNode node) {
   Expr* e = make(prefix.bytes ? ExprKind::Bytes : ExprKind::String, node);
   const std::uint32_t begin = ts_node_end_byte(c[0].node);
   const TSNode last = c[c.size() - 1].node;
-  const std::uint32_t end = std::max(begin, c[c.size() - 1].symbol == ts::sym_string_end ? ts_node_start_byte(last) : ts_node_end_byte(node));
+  const std::uint32_t end =
+      std::max(begin, c[c.size() - 1].symbol == ts::sym_string_end ? ts_node_start_byte(last) : ts_node_end_byte(node));
   decode_string(std::string_view(source_.text).substr(begin, end - begin), prefix, e->text);
   return e;
 }
@@ -524,7 +525,8 @@ void Lowering::interpolation(TSNode node, Expr* into) {
       const Children parts(*this, c[i].node);
       Expr scratch{};  // nested fields, in order; the text between them is in `specification`
       for (std::size_t k = 0; k < parts.size(); ++k)
-        if (parts[k].symbol == ts::sym_interpolation || parts[k].symbol == ts::alias_sym_format_expression) interpolation(parts[k].node, &scratch);
+        if (parts[k].symbol == ts::sym_interpolation || parts[k].symbol == ts::alias_sym_format_expression)
+          interpolation(parts[k].node, &scratch);
       for (Expr* part : scratch.kids)
         if (part->kind == ExprKind::FormattedValue) e->kids.push_back(part);
     }

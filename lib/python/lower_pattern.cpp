@@ -1,7 +1,7 @@
 // Patterns of `match` statements; their representation is described in parse.h.
+#include "python/literals.h"
 #include "python/lower.h"
 #include "tree_sitter_python_symbols.h"
-#include "python/literals.h"
 
 namespace shardwright::python {
 

@@ -577,7 +577,8 @@ void Lowering::parameters(TSNode node, program::Function* f) {
     p.range = range(child.node);
     p.kind = keyword_only ? Parameter::KeywordOnly : Parameter::Positional;
     TSNode name = child.node;
-    if (child.symbol == ts::sym_default_parameter || child.symbol == ts::sym_typed_default_parameter || child.symbol == ts::sym_typed_parameter) {
+    if (child.symbol == ts::sym_default_parameter || child.symbol == ts::sym_typed_default_parameter ||
+        child.symbol == ts::sym_typed_parameter) {
       const Children parts(*this, child.node);
       const TSNode type = parts.field(ts::field_type), value = parts.field(ts::field_value);
       if (!ts_node_is_null(type)) p.annotation = expr(type);
@@ -586,7 +587,8 @@ void Lowering::parameters(TSNode node, program::Function* f) {
     }
     if (ts_node_is_null(name)) continue;
     const std::uint16_t symbol = ts_node_symbol(name);
-    if (symbol == ts::sym_list_splat_pattern || symbol == ts::sym_dictionary_splat_pattern || symbol == ts::sym_list_splat || symbol == ts::sym_dictionary_splat) {
+    if (symbol == ts::sym_list_splat_pattern || symbol == ts::sym_dictionary_splat_pattern || symbol == ts::sym_list_splat ||
+        symbol == ts::sym_dictionary_splat) {
       p.kind = symbol == ts::sym_list_splat_pattern || symbol == ts::sym_list_splat ? Parameter::VarArgs : Parameter::VarKeywords;
       if (p.kind == Parameter::VarArgs) keyword_only = true;
       const Children star(*this, name);

@@ -14,9 +14,14 @@ class Scanner {
   explicit Scanner(std::string_view text) : t_(text) {}
 
   bool run(Outline& out) {
-    if (t_.find('\t') != std::string_view::npos || t_.find('\r') != std::string_view::npos || t_.find('\f') != std::string_view::npos || t_.find('\0') != std::string_view::npos) return false;
+    if (t_.find('\t') != std::string_view::npos || t_.find('\r') != std::string_view::npos || t_.find('\f') != std::string_view::npos ||
+        t_.find('\0') != std::string_view::npos)
+      return false;
     if (t_.starts_with("\xef\xbb\xbf")) return false;
-    struct Open { std::uint32_t indent; bool is_class; };
+    struct Open {
+      std::uint32_t indent;
+      bool is_class;
+    };
     std::vector<Open> open;
     LeftOut body;
     bool in_body = false;
@@ -70,7 +75,9 @@ class Scanner {
   }
 
  private:
-  static bool word(std::string_view text, std::string_view w) { return text.starts_with(w) && text.size() > w.size() && text[w.size()] == ' '; }
+  static bool word(std::string_view text, std::string_view w) {
+    return text.starts_with(w) && text.size() > w.size() && text[w.size()] == ' ';
+  }
   static std::string_view trimmed(std::string_view text) {
     while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
     return text;
@@ -113,12 +120,26 @@ class Scanner {
           if (at_ + 1 >= t_.size() || t_[at_ + 1] != '\n') return false;
           at_ += 2;
           continue;
-        case '"': case '\'':
+        case '"':
+        case '\'':
           if (!string()) return false;
           break;
-        case '(': case '[': case '{': ++depth; ++at_; break;
-        case ')': case ']': case '}': if (--depth < 0) return false; ++at_; break;
-        case ';': ++at_; if (depth == 0) continue; break;
+        case '(':
+        case '[':
+        case '{':
+          ++depth;
+          ++at_;
+          break;
+        case ')':
+        case ']':
+        case '}':
+          if (--depth < 0) return false;
+          ++at_;
+          break;
+        case ';':
+          ++at_;
+          if (depth == 0) continue;
+          break;
         default: ++at_;
       }
       last = at_;

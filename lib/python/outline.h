@@ -17,8 +17,8 @@ struct LeftOut {
 };
 
 struct Outline {
-  std::vector<LeftOut> bodies;                                       ///< in order
-  std::vector<std::pair<std::uint32_t, std::uint32_t>> comments;     ///< those in the bodies
+  std::vector<LeftOut> bodies;                                    ///< in order
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> comments;  ///< those in the bodies
   const LeftOut* of(std::uint32_t def) const;
 };
 

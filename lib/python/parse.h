@@ -26,6 +26,7 @@ constexpr int kMaxDepth = 1500;
 /// Parses one file. Never fails: what cannot be read is in Module::syntax_errors and, for the first of them, in `diagnostics`
 /// (severity Error, code "syntax"); what can be read around it is still lowered. Module::name is the file's module name.
 /// `bodies_later`: bodies of functions are read when somebody asks for them (Function::later), errors in them are found then.
-program::Module* parse(support::SourceManager& sources, support::FileId file, program::Arena& arena, support::Diagnostics& diagnostics, bool bodies_later = false);
+program::Module* parse(support::SourceManager& sources, support::FileId file, program::Arena& arena, support::Diagnostics& diagnostics,
+                       bool bodies_later = false);
 
 }  // namespace shardwright::python

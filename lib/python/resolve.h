@@ -85,8 +85,8 @@ class Resolver {
 /// The absolute name that `from ..x import y` (level 2, module "x") means in `importer`; nothing when it climbs above the top.
 std::optional<std::string> absolute_name(const std::string& importer, bool importer_is_package, int level, const std::string& module);
 
-/// Folders with installed packages of a Python prefix (a virtual environment's root, or what holds bin/python): lib/python3.*/site-packages,
-/// lib/python3/dist-packages, and what their .pth files add. Newest Python first.
+/// Folders with installed packages of a Python prefix (a virtual environment's root, or what holds bin/python):
+/// lib/python3.*/site-packages, lib/python3/dist-packages, and what their .pth files add. Newest Python first.
 std::vector<std::string> site_packages(const FileSystem& files, const std::string& prefix);
 /// The same for $VIRTUAL_ENV given as `virtual_env`, or a Python executable's path as `python`; either may be empty.
 std::vector<std::string> site_packages_of(const FileSystem& files, const std::string& virtual_env, const std::string& python);

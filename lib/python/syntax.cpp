@@ -4,7 +4,8 @@
 
 namespace shardwright::python {
 
-program::Module* Syntax::parse(const std::string& name, const std::string& path, std::string_view text, bool is_package, support::Diagnostics& diagnostics) {
+program::Module* Syntax::parse(const std::string& name, const std::string& path, std::string_view text, bool is_package,
+                               support::Diagnostics& diagnostics) {
   Parsed& p = parsed_[name + '\n' + path + (is_package ? "\np" : "")];
   if (!p.module || sources_.file(p.module->file).text != text) {
     p.said = {};

@@ -21,13 +21,17 @@ class Syntax {
 
   /// The tree of `text`, shown as `path`, as the module `name`. The same three give the same tree; what the parser found wrong is
   /// said to `diagnostics` each time.
-  program::Module* parse(const std::string& name, const std::string& path, std::string_view text, bool is_package, support::Diagnostics& diagnostics);
+  program::Module* parse(const std::string& name, const std::string& path, std::string_view text, bool is_package,
+                         support::Diagnostics& diagnostics);
   /// A package without a file of its own.
   program::Module* empty(const std::string& name);
   support::SourceManager& sources() const { return sources_; }
 
  private:
-  struct Parsed { program::Module* module = nullptr; support::Diagnostics said; };
+  struct Parsed {
+    program::Module* module = nullptr;
+    support::Diagnostics said;
+  };
   support::SourceManager& sources_;
   const bool bodies_later_;
   program::Arena arena_;

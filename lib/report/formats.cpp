@@ -57,16 +57,11 @@ void rows(const Folded& f, const std::string& prefix, const std::string& branch,
 std::string escaped(const std::string& s, bool html) {
   std::string out;
   for (const char c : s) {
-    if (c == '"')
-      out += html ? "&quot;" : "\\\"";
-    else if (c == '\\' && !html)
-      out += "\\\\";
-    else if (html && c == '<')
-      out += "&lt;";
-    else if (html && c == '>')
-      out += "&gt;";
-    else
-      out += c;
+    if (c == '"') out += html ? "&quot;" : "\\\"";
+    else if (c == '\\' && !html) out += "\\\\";
+    else if (html && c == '<') out += "&lt;";
+    else if (html && c == '>') out += "&gt;";
+    else out += c;
   }
   return out;
 }
@@ -116,10 +111,12 @@ std::string to_text(const Node& root, const TextOptions& o) {
     const char* color;
     std::size_t size = 0;
   };
-  std::vector<Column> columns = {{"module", &Row::left, false, ""},         {"class", &Row::type, false, "\x1b[36m"},    {"defined in", &Row::where, false, "\x1b[2m"},
-                                 {"parameters", &Row::parameters, true, ""}, {"FLOPs", &Row::flops, true, ""},            {"kind", &Row::kind, false, "\x1b[33m"},
-                                 {"tp", &Row::role, false, "\x1b[32m"},      {"stage", &Row::stage, false, "\x1b[35m"}};
-  std::erase_if(columns, [&](const Column& c) { return std::all_of(all.begin(), all.end(), [&](const Row& r) { return (r.*c.field).empty(); }); });
+  std::vector<Column> columns = {
+      {"module", &Row::left, false, ""},          {"class", &Row::type, false, "\x1b[36m"}, {"defined in", &Row::where, false, "\x1b[2m"},
+      {"parameters", &Row::parameters, true, ""}, {"FLOPs", &Row::flops, true, ""},         {"kind", &Row::kind, false, "\x1b[33m"},
+      {"tp", &Row::role, false, "\x1b[32m"},      {"stage", &Row::stage, false, "\x1b[35m"}};
+  std::erase_if(columns,
+                [&](const Column& c) { return std::all_of(all.begin(), all.end(), [&](const Row& r) { return (r.*c.field).empty(); }); });
   for (Column& c : columns) {
     c.size = width(c.title);
     for (const Row& r : all) c.size = std::max(c.size, width(r.*c.field));
@@ -131,7 +128,8 @@ std::string to_text(const Node& root, const TextOptions& o) {
       const std::string s = text_of(c);
       const std::string pad(c.size - width(s), ' ');
       const bool paint = o.color && !plain && *c.color && !s.empty();
-      line += (line.empty() ? "" : "  ") + (c.right ? pad : "") + (paint ? c.color : "") + s + (paint ? "\x1b[0m" : "") + (c.right ? "" : pad);
+      line +=
+          (line.empty() ? "" : "  ") + (c.right ? pad : "") + (paint ? c.color : "") + s + (paint ? "\x1b[0m" : "") + (c.right ? "" : pad);
     }
     while (!line.empty() && line.back() == ' ') line.pop_back();
     out += line + "\n";
@@ -142,8 +140,16 @@ std::string to_text(const Node& root, const TextOptions& o) {
 }
 
 nlohmann::json to_json(const Node& n) {
-  nlohmann::json j = {{"name", n.name},   {"fqn", n.fqn},         {"class", n.type},           {"parameters", n.parameters}, {"own_parameters", n.own_parameters},
-                      {"buffers", n.buffers}, {"flops", n.flops},     {"calls", n.calls},          {"kind", n.kind},             {"role", n.role}};
+  nlohmann::json j = {{"name", n.name},
+                      {"fqn", n.fqn},
+                      {"class", n.type},
+                      {"parameters", n.parameters},
+                      {"own_parameters", n.own_parameters},
+                      {"buffers", n.buffers},
+                      {"flops", n.flops},
+                      {"calls", n.calls},
+                      {"kind", n.kind},
+                      {"role", n.role}};
   j["file"] = n.file.empty() ? nlohmann::json(nullptr) : nlohmann::json(n.file);
   j["line"] = n.file.empty() ? nlohmann::json(nullptr) : nlohmann::json(n.line);
   if (!n.shared_with.empty()) j["shared_with"] = n.shared_with;

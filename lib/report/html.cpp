@@ -69,16 +69,24 @@ std::string bars(const plan::Plan& p) {
   double most = 1;
   for (const auto& s : p.stages) most = std::max(most, s.share);
   const int width = 640, left = 70, row = 26, height = row * static_cast<int>(p.stages.size()) + 24;
-  std::string out = fmt::format("<svg role=img aria-label=\"Cost of each stage relative to the mean\" viewBox=\"0 0 {} {}\" width=\"100%\" style=\"max-width:900px\">\n", width + left + 200, height);
+  std::string out = fmt::format(
+      "<svg role=img aria-label=\"Cost of each stage relative to the mean\" viewBox=\"0 0 {} {}\" width=\"100%\" "
+      "style=\"max-width:900px\">\n",
+      width + left + 200, height);
   const double scale = width / (most * 1.05);
   for (std::size_t k = 0; k < p.stages.size(); ++k) {
     const auto& s = p.stages[k];
     const int y = static_cast<int>(k) * row + 4;
-    out += fmt::format("<text x=0 y={}>stage {}</text><rect x={} y={} width={:.1f} height={} rx=2 fill=\"var({})\"/><text x={:.1f} y={}>{:.2f} · {} · {:.2f} GiB</text>\n", y + 14, k, left, y,
-                       s.share * scale, row - 8, s.share > 1.2 ? "--over" : "--bar", left + s.share * scale + 8, y + 14, s.share, plan::human_flops(s.flops), s.gib);
+    out += fmt::format(
+        "<text x=0 y={}>stage {}</text><rect x={} y={} width={:.1f} height={} rx=2 fill=\"var({})\"/><text x={:.1f} y={}>{:.2f} · {} · "
+        "{:.2f} GiB</text>\n",
+        y + 14, k, left, y, s.share * scale, row - 8, s.share > 1.2 ? "--over" : "--bar", left + s.share * scale + 8, y + 14, s.share,
+        plan::human_flops(s.flops), s.gib);
   }
   const double mean = left + scale;
-  out += fmt::format("<line x1={0:.1f} x2={0:.1f} y1=0 y2={1} stroke=\"var(--soft)\" stroke-dasharray=\"3 3\"/><text x={0:.1f} y={2}>mean</text></svg>\n", mean, height - 18, height - 4);
+  out += fmt::format(
+      "<line x1={0:.1f} x2={0:.1f} y1=0 y2={1} stroke=\"var(--soft)\" stroke-dasharray=\"3 3\"/><text x={0:.1f} y={2}>mean</text></svg>\n",
+      mean, height - 18, height - 4);
   return out;
 }
 
@@ -98,20 +106,25 @@ std::string list(const std::vector<std::string>& v, std::size_t most = 6) {
 }  // namespace
 
 std::string html(const plan::Plan& p, const Node& root) {
-  std::string o = "<!doctype html>\n<html lang=en><head><meta charset=utf-8><meta name=viewport content=\"width=device-width\"><title>" + esc(p.model) + "</title><style>" + kStyle + "</style></head><body>\n";
+  std::string o = "<!doctype html>\n<html lang=en><head><meta charset=utf-8><meta name=viewport content=\"width=device-width\"><title>" +
+      esc(p.model) + "</title><style>" + kStyle + "</style></head><body>\n";
   o += "<h1>" + esc(p.model) + "</h1>\n";
-  o += fmt::format("<p class=lead>tensor {} × pipeline {} × data {} · {} micro-batches · schedule {} · objective {} · {} parameters</p>\n", p.grid.tp, p.grid.pp, p.grid.dp, p.grid.micro_batches,
-                   esc(p.grid.schedule), esc(p.objective), human_count(static_cast<double>(root.parameters)));
+  o += fmt::format("<p class=lead>tensor {} × pipeline {} × data {} · {} micro-batches · schedule {} · objective {} · {} parameters</p>\n",
+                   p.grid.tp, p.grid.pp, p.grid.dp, p.grid.micro_batches, esc(p.grid.schedule), esc(p.objective),
+                   human_count(static_cast<double>(root.parameters)));
   if (!p.warnings.empty() || !p.fallbacks.empty()) {
     o += "<h2>To know first</h2><ul>\n";
     for (const auto& w : p.warnings) o += "<li class=warn>" + esc(w) + "</li>\n";
     for (const auto& f : p.fallbacks)
-      o += "<li>" + (f.module.empty() ? std::string() : "<code>" + esc(f.module) + "</code>: ") + esc(f.reason) + (f.where.empty() ? "" : " <span class=t>" + esc(f.where) + "</span>") + "</li>\n";
+      o += "<li>" + (f.module.empty() ? std::string() : "<code>" + esc(f.module) + "</code>: ") + esc(f.reason) +
+          (f.where.empty() ? "" : " <span class=t>" + esc(f.where) + "</span>") + "</li>\n";
     o += "</ul>\n";
   }
   o += "<h2>Stages</h2>\n";
-  o += fmt::format("<p class=lead>Slowest stage {:.3f} × the mean (best possible {:.3f}, of {} legal cuts). FLOPs are forward, one micro-batch; GiB are parameters, gradients and Adam's moments on one rank.</p>\n",
-                   p.slowest_over_mean, p.optimum_slowest_over_mean, p.legal_cuts);
+  o += fmt::format(
+      "<p class=lead>Slowest stage {:.3f} × the mean (best possible {:.3f}, of {} legal cuts). FLOPs are forward, one micro-batch; GiB are "
+      "parameters, gradients and Adam's moments on one rank.</p>\n",
+      p.slowest_over_mean, p.optimum_slowest_over_mean, p.legal_cuts);
   o += bars(p);
   o += "<table><tr><th>stage<th>holds<th>ends<th>sends<th class=n>bytes a micro-batch</tr>\n";
   for (std::size_t k = 0; k < p.stages.size(); ++k) {
@@ -119,7 +132,9 @@ std::string html(const plan::Plan& p, const Node& root) {
     std::string ends = "with the model's output", sends, bytes;
     for (const auto& c : s.cut) {
       ends = esc(c.at) + (c.by == plan::By::Pinned ? " <span class=t>pinned</span>" : "");
-      for (const auto& x : c.sends) sends += fmt::format("{}<code>{}</code> {} {}{}", sends.empty() ? "" : "<br>", esc(x.name), shape(x.shape), esc(x.dtype), x.gradient ? "" : " <span class=t>no gradient</span>");
+      for (const auto& x : c.sends)
+        sends += fmt::format("{}<code>{}</code> {} {}{}", sends.empty() ? "" : "<br>", esc(x.name), shape(x.shape), esc(x.dtype),
+                             x.gradient ? "" : " <span class=t>no gradient</span>");
       if (!c.recomputed.empty()) sends += "<br><span class=t>computed again: " + list(c.recomputed) + "</span>";
       if (!c.inputs.empty()) sends += "<br><span class=t>read from the batch: " + list(c.inputs) + "</span>";
       bytes = plan::human_bytes(static_cast<double>(c.bytes));
@@ -132,29 +147,35 @@ std::string html(const plan::Plan& p, const Node& root) {
   if (!p.roles.empty()) {
     o += "<h2>Layers</h2><table><tr><th>class<th>attribute<th>role<th>becomes<th class=n>instances<th>where only</tr>\n";
     for (const auto& r : p.roles)
-      o += fmt::format("<tr><td>{}<td><code>{}</code><td><span class=\"role {}\">{}</span><td>{}<td class=n>{}<td>{}</tr>\n", esc(r.type), esc(r.attribute), role_class(r.role), esc(r.role),
-                       esc(r.layer) + (r.reason.empty() ? "" : " <span class=t>" + esc(r.reason) + "</span>"), r.instances, list(r.only, 4));
+      o +=
+          fmt::format("<tr><td>{}<td><code>{}</code><td><span class=\"role {}\">{}</span><td>{}<td class=n>{}<td>{}</tr>\n", esc(r.type),
+                      esc(r.attribute), role_class(r.role), esc(r.role),
+                      esc(r.layer) + (r.reason.empty() ? "" : " <span class=t>" + esc(r.reason) + "</span>"), r.instances, list(r.only, 4));
     o += "</table>\n";
   }
   if (!p.axes.empty()) {
     o += "<h2>Axes</h2><table><tr><th>axis<th class=n>size<th>split<th class=n>parameters<th class=n>forward<th class=n>backward</tr>\n";
     for (const auto& a : p.axes)
-      o += fmt::format("<tr><td>{}<td class=n>{}<td>{}{}<td class=n>{}<td class=n>{}<td class=n>{}</tr>\n", list(a.parameters, 3), a.size, a.split ? "yes" : "no",
-                       a.why_not.empty() ? (a.by == plan::By::Pinned ? " <span class=t>pinned</span>" : "") : " <span class=t>" + esc(a.why_not) + "</span>", plan::human_bytes(a.parameter_bytes),
-                       plan::human_bytes(a.forward_bytes), plan::human_bytes(a.backward_bytes));
+      o += fmt::format("<tr><td>{}<td class=n>{}<td>{}{}<td class=n>{}<td class=n>{}<td class=n>{}</tr>\n", list(a.parameters, 3), a.size,
+                       a.split ? "yes" : "no",
+                       a.why_not.empty() ? (a.by == plan::By::Pinned ? " <span class=t>pinned</span>" : "")
+                                         : " <span class=t>" + esc(a.why_not) + "</span>",
+                       plan::human_bytes(a.parameter_bytes), plan::human_bytes(a.forward_bytes), plan::human_bytes(a.backward_bytes));
     o += "</table>\n";
   }
   if (!p.collectives.empty()) {
-    o += "<h2>Communication</h2><p class=lead>What one rank hands to the collectives in one optimizer step.</p><table><tr><th>tag<th>kind<th>site<th>stage<th class=n>calls<th class=n>bytes</tr>\n";
+    o += "<h2>Communication</h2><p class=lead>What one rank hands to the collectives in one optimizer "
+         "step.</p><table><tr><th>tag<th>kind<th>site<th>stage<th class=n>calls<th class=n>bytes</tr>\n";
     std::map<std::string, std::pair<double, double>> sum;
     for (const auto& c : p.collectives) {
-      o += fmt::format("<tr><td>{}<td>{}<td>{}<td>{}<td class=n>{:.0f}<td class=n>{}</tr>\n", esc(c.tag), esc(c.kind), esc(c.site), c.stage < 0 ? "all" : std::to_string(c.stage), c.count,
-                       plan::human_bytes(c.bytes));
+      o += fmt::format("<tr><td>{}<td>{}<td>{}<td>{}<td class=n>{:.0f}<td class=n>{}</tr>\n", esc(c.tag), esc(c.kind), esc(c.site),
+                       c.stage < 0 ? "all" : std::to_string(c.stage), c.count, plan::human_bytes(c.bytes));
       sum[c.tag].first += c.count;
       sum[c.tag].second += c.bytes;
     }
     for (const auto& [tag, v] : sum)
-      o += fmt::format("<tr><td><b>{}</b><td><td>all sites and stages<td><td class=n>{:.0f}<td class=n>{}</tr>\n", esc(tag), v.first, plan::human_bytes(v.second));
+      o += fmt::format("<tr><td><b>{}</b><td><td>all sites and stages<td><td class=n>{:.0f}<td class=n>{}</tr>\n", esc(tag), v.first,
+                       plan::human_bytes(v.second));
     o += "</table>\n";
   }
   o += "<h2>Call-chain tree</h2>\n";

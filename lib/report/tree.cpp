@@ -48,7 +48,9 @@ bool over_heads(const Trace& t, const model::Op& op) {
 }
 
 bool activates(const model::Op& op) {
-  if (op.prim != Prim::Labelled || op.linearity != model::Linearity::Nonlinear || op.in.size() != 1 || op.out.size() != 1 || op.in[0] != op.out[0]) return false;
+  if (op.prim != Prim::Labelled || op.linearity != model::Linearity::Nonlinear || op.in.size() != 1 || op.out.size() != 1 ||
+      op.in[0] != op.out[0])
+    return false;
   return std::none_of(op.labels.begin(), op.labels.end(), [](const model::Label& l) { return l.blocked; });
 }
 
@@ -65,10 +67,8 @@ class Builder {
         f.heads |= over_heads(t, op);
         // A softmax between two contractions: 0 nothing yet, 1 a contraction, 2 then a softmax, 3 then a contraction.
         if (op.name.find("scaled_dot_product_attention") != std::string::npos) f.softmax = 3;
-        if (op.name.find("softmax") != std::string::npos && f.softmax == 1)
-          f.softmax = 2;
-        else if (contracts(op) && f.softmax != 1 && f.softmax < 3)
-          ++f.softmax;
+        if (op.name.find("softmax") != std::string::npos && f.softmax == 1) f.softmax = 2;
+        else if (contracts(op) && f.softmax != 1 && f.softmax < 3) ++f.softmax;
       }
     }
     for (const model::ModuleCall& c : t.calls) {
@@ -130,7 +130,8 @@ class Builder {
     std::vector<std::pair<std::string, ModuleId>> kids;
     for (const auto& kid : m.children)
       if (kid.second >= 0) kids.push_back(kid);
-    std::stable_sort(kids.begin(), kids.end(), [&](const auto& a, const auto& b) { return facts_[at(a.second)].first < facts_[at(b.second)].first; });
+    std::stable_sort(kids.begin(), kids.end(),
+                     [&](const auto& a, const auto& b) { return facts_[at(a.second)].first < facts_[at(b.second)].first; });
     for (const auto& [name, child] : kids) {
       const model::Module& c = t_.module(child);
       if (depth > 200) break;
@@ -212,8 +213,9 @@ class Builder {
 };
 
 bool alike(const Node& a, const Node& b) {
-  if (a.type != b.type || a.own_parameters != b.own_parameters || a.parameters != b.parameters || a.flops != b.flops || a.kind != b.kind || a.role != b.role ||
-      a.calls != b.calls || a.shared_with != b.shared_with || a.stages != b.stages || a.children.size() != b.children.size())
+  if (a.type != b.type || a.own_parameters != b.own_parameters || a.parameters != b.parameters || a.flops != b.flops || a.kind != b.kind ||
+      a.role != b.role || a.calls != b.calls || a.shared_with != b.shared_with || a.stages != b.stages ||
+      a.children.size() != b.children.size())
     return false;
   for (std::size_t i = 0; i < a.children.size(); ++i)
     if (a.children[i].name != b.children[i].name || !alike(a.children[i], b.children[i])) return false;
@@ -247,10 +249,8 @@ Folded fold(const Node& n) {
         if (done[j] || !number(n.children[j].name, v) || !alike(n.children[i], n.children[j])) continue;
         done[j] = 1;
         ++count;
-        if (v == runs.back().second + 1)
-          runs.back().second = v;
-        else
-          runs.push_back({v, v});
+        if (v == runs.back().second + 1) runs.back().second = v;
+        else runs.push_back({v, v});
       }
     }
     Folded f = fold(n.children[i]);
@@ -262,7 +262,8 @@ Folded fold(const Node& n) {
           f.label += ", …";
           r = runs.size() - 1;
         }
-        f.label += (r ? ", " : "") + std::to_string(runs[r].first) + (runs[r].second > runs[r].first ? "–" + std::to_string(runs[r].second) : "");
+        f.label +=
+            (r ? ", " : "") + std::to_string(runs[r].first) + (runs[r].second > runs[r].first ? "–" + std::to_string(runs[r].second) : "");
       }
     }
     out.children.push_back(std::move(f));

@@ -16,10 +16,10 @@ namespace shardwright::report {
 
 struct Node {
   model::ModuleId module = -1;
-  std::string name;                 ///< in its parent: "blocks", "0"; the class for the root
+  std::string name;  ///< in its parent: "blocks", "0"; the class for the root
   std::string fqn;
-  std::string type;                 ///< qualified class
-  std::string file;                 ///< of the class, as shown to people; "" for layers of torch
+  std::string type;  ///< qualified class
+  std::string file;  ///< of the class, as shown to people; "" for layers of torch
   int line = 0;
   std::int64_t own_parameters = 0;  ///< elements registered by the module itself
   std::int64_t parameters = 0;      ///< with everything below, shared ones once
@@ -44,7 +44,7 @@ Node tree(const model::Trace&, const support::SourceManager&, const TreeOptions&
 /// Siblings that differ in their number only: "0–11 (12×)", "0, 2, 4 (3×)". Children are those of the first.
 struct Folded {
   const Node* node = nullptr;
-  std::string label;                ///< "0–11"
+  std::string label;  ///< "0–11"
   int count = 1;
   std::vector<Folded> children;
 };
@@ -52,8 +52,8 @@ Folded fold(const Node&);
 
 struct TextOptions {
   bool color = false;
-  int depth = 1000;                 ///< levels to show
-  bool unfolded = false;            ///< every sibling on its own line
+  int depth = 1000;       ///< levels to show
+  bool unfolded = false;  ///< every sibling on its own line
 };
 
 std::string to_text(const Node&, const TextOptions& = {});

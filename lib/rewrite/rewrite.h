@@ -16,7 +16,10 @@
 #include "sharding/sharding.h"
 #include "support/diagnostic.h"
 
-namespace shardwright::rules { class Database; struct Target; }
+namespace shardwright::rules {
+class Database;
+struct Target;
+}  // namespace shardwright::rules
 
 namespace shardwright::rewrite {
 
@@ -29,26 +32,26 @@ using support::Range;
 struct Verdict {
   enum Kind : std::uint8_t {
     Keep,
-    Replace,      ///< range := text
-    Wrap,         ///< prefix + range + suffix
-    InsertBefore, ///< text at range.begin (whole lines: before the statement, its indentation is added)
-    InsertAfter,  ///< text at range.end
-    AppendArgument, ///< `text` as a further argument of the Call whose range is `range`
+    Replace,         ///< range := text
+    Wrap,            ///< prefix + range + suffix
+    InsertBefore,    ///< text at range.begin (whole lines: before the statement, its indentation is added)
+    InsertAfter,     ///< text at range.end
+    AppendArgument,  ///< `text` as a further argument of the Call whose range is `range`
   };
   Kind kind = Keep;
-  FrameId frame = -1;                 ///< the user frame whose function holds the place
+  FrameId frame = -1;  ///< the user frame whose function holds the place
   Range range;
   std::string text, prefix, suffix;
-  std::vector<std::string> imports;   ///< names of the target's that the new text uses
-  std::string why;                    ///< for plan --explain and conflicts
+  std::vector<std::string> imports;  ///< names of the target's that the new text uses
+  std::string why;                   ///< for plan --explain and conflicts
   int axis = -1;
 };
 
 /// A statement to add at the end of a module's __init__ (e.g. cutting a parameter that was made out of sight).
 struct InitStatement {
   ModuleId module = -1;
-  ModuleId of = -1;            ///< what it changes: stages without it do without the statement
-  std::string parameter;       ///< of `of`; "": the module
+  ModuleId of = -1;       ///< what it changes: stages without it do without the statement
+  std::string parameter;  ///< of `of`; "": the module
   std::string text;
   std::vector<std::string> imports;
   int axis = -1;
@@ -59,14 +62,14 @@ struct Refusal {
   int axis = -1;
   Range where;
   std::string message;
-  std::vector<ModuleId> sliced = {};   ///< not an axis: these modules need classes of their own because a cut lies in them
+  std::vector<ModuleId> sliced = {};  ///< not an axis: these modules need classes of their own because a cut lies in them
 };
 
 /// Role of a layer in the generated program, for plan, tree and tables.
 struct LayerRole {
   ModuleId module = -1;
-  std::string role;                   ///< "column" | "row" | "sharded" | "replicated, gradient summed"
-  std::string generated_class;        ///< "ColumnParallelLinear", … or "" when cut in place
+  std::string role;             ///< "column" | "row" | "sharded" | "replicated, gradient summed"
+  std::string generated_class;  ///< "ColumnParallelLinear", … or "" when cut in place
   std::string reason;
 };
 
@@ -75,13 +78,13 @@ struct TpEdits {
   std::vector<InitStatement> init_statements;
   std::vector<LayerRole> roles;
   std::vector<Refusal> refusals;
-  std::vector<int> copies;            ///< beside Result::conversions: how many all-reduces its readers need as the text is written
+  std::vector<int> copies;  ///< beside Result::conversions: how many all-reduces its readers need as the text is written
 };
 
 /// `target`: whose layers the text uses (rules/targets); without one, those of shardwright.parallel. `other`: the model at another
 /// batch size; what is written for a size has to be right there, too.
-TpEdits tp_edits(const model::Trace&, const sharding::Result&, const support::SourceManager&, const rules::Database&, const rules::Target* target = nullptr,
-                 const model::Trace* other = nullptr);
+TpEdits tp_edits(const model::Trace&, const sharding::Result&, const support::SourceManager&, const rules::Database&,
+                 const rules::Target* target = nullptr, const model::Trace* other = nullptr);
 
 /// Text of a source range with all TP edits of the current variant applied (and child classes renamed).
 /// With replacements: what lies in their ranges is theirs, edits around them (a wrap of a call whose arguments are replaced) stay.
@@ -90,11 +93,11 @@ class Render {
   using Replacements = std::vector<std::pair<Range, std::string>>;
   Render() = default;
   template <class F>
-    requires std::invocable<F&, Range, const Replacements&>
-  Render(F f) : full_(std::move(f)) {}  // NOLINT: implicit on purpose
+  requires std::invocable<F&, Range, const Replacements&> Render(F f) : full_(std::move(f)) {}  // NOLINT: implicit on purpose
   template <class F>
-    requires(std::invocable<F&, Range> && !std::invocable<F&, Range, const Replacements&> && !std::same_as<std::remove_cvref_t<F>, Render>)
-  Render(F f) : plain_(std::move(f)) {}  // NOLINT: implicit on purpose
+  requires(std::invocable<F&, Range> && !std::invocable<F&, Range, const Replacements&> && !std::same_as<std::remove_cvref_t<F>, Render>)
+      Render(F f)
+      : plain_(std::move(f)) {}  // NOLINT: implicit on purpose
   std::string operator()(Range r) const { return full_ ? full_(r, {}) : plain_(r); }
   std::string operator()(Range r, const Replacements& with) const { return full_(r, with); }
   /// Can it place replacements itself? (A plain function of ranges cannot: the text around them is printed piece by piece.)
@@ -107,12 +110,12 @@ class Render {
 
 /// One stage's interface.
 struct StageInterface {
-  std::vector<model::TensorId> receives;    ///< order of the incoming tuple
-  std::vector<model::TensorId> returns;     ///< order of the outgoing tuple (empty for the last stage)
-  std::vector<std::string> needs_inputs;    ///< names of forward's inputs it reads
+  std::vector<model::TensorId> receives;  ///< order of the incoming tuple
+  std::vector<model::TensorId> returns;   ///< order of the outgoing tuple (empty for the last stage)
+  std::vector<std::string> needs_inputs;  ///< names of forward's inputs it reads
   /// Entries of `receives` that it returns unread, with their place in `returns`: the runtime sends them past the stage.
   std::vector<std::pair<int, int>> passes;
-  std::vector<model::TensorId> tied;        ///< parameters that another stage holds, too
+  std::vector<model::TensorId> tied;  ///< parameters that another stage holds, too
 };
 
 /// Slices __init__ and forward (and the methods between) of the modules that lie on a cut.

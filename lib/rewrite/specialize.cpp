@@ -169,15 +169,18 @@ class Specializer {
     std::vector<ModuleId> family{source};
     if (auto it = clones_of_.find(source); it != clones_of_.end()) family.insert(family.end(), it->second.begin(), it->second.end());
     std::vector<FrameId> frames;
-    for (ModuleId each : family) frames.insert(frames.end(), frames_of_[static_cast<std::size_t>(each)].begin(), frames_of_[static_cast<std::size_t>(each)].end());
+    for (ModuleId each : family)
+      frames.insert(frames.end(), frames_of_[static_cast<std::size_t>(each)].begin(), frames_of_[static_cast<std::size_t>(each)].end());
     merge(frames, v);
     for (const auto& s : edits_.init_statements)
-      if (s.module == m && (!sliced || (s.parameter.empty() ? stages_->holds(k, s.of) : stages_->holds(k, s.of, s.parameter)))) v.init.push_back(&s);
+      if (s.module == m && (!sliced || (s.parameter.empty() ? stages_->holds(k, s.of) : stages_->holds(k, s.of, s.parameter))))
+        v.init.push_back(&s);
     v.redirects = redirects({0, source}, k, sliced);
     if (!v.sliced && m != 0 && v.verdicts.empty() && v.init.empty() && looks_up(v, mod)) return instance_memo_[memo] = intern(std::move(v));
     if (!v.sliced && m != 0 && v.verdicts.empty() && unchanged(v.redirects) && v.init.empty()) return -1;
     for (const auto* c : mod.mro)
-      if (const Container* b = containers_.find(c->module, c->range); b && std::find(v.chain.begin(), v.chain.end(), b) == v.chain.end()) v.chain.push_back(b);
+      if (const Container* b = containers_.find(c->module, c->range); b && std::find(v.chain.begin(), v.chain.end(), b) == v.chain.end())
+        v.chain.push_back(b);
     // Bases above the last one that is edited keep their text.
     while (v.chain.size() > 1 && !touches(v, *v.chain.back())) v.chain.pop_back();
     return instance_memo_[memo] = intern(std::move(v));
@@ -215,14 +218,18 @@ class Specializer {
   static bool registry_has(const program::Module* m, const std::string& key, const Container& cls) {
     using program::ExprKind;
     for (const auto* s : m->body) {
-      if ((s->kind != program::StmtKind::Assign && s->kind != program::StmtKind::AnnAssign) || !s->value || s->value->kind != ExprKind::Dict) continue;
+      if ((s->kind != program::StmtKind::Assign && s->kind != program::StmtKind::AnnAssign) || !s->value ||
+          s->value->kind != ExprKind::Dict)
+        continue;
       for (std::size_t i = 0; i + 1 < s->value->kids.size(); i += 2) {
         const auto* k = s->value->kids[i];
         const auto* value = s->value->kids[i + 1];
         if (!k || k->kind != ExprKind::String || k->text != key) continue;
         if (value->kind == ExprKind::Name && value->text == cls.name) return true;
-        if ((value->kind == ExprKind::Tuple || value->kind == ExprKind::List) && value->kids.size() == 2 && value->kids[0]->kind == ExprKind::String && value->kids[0]->text == cls.module->name &&
-            value->kids[1]->kind == ExprKind::String && value->kids[1]->text == cls.name) return true;
+        if ((value->kind == ExprKind::Tuple || value->kind == ExprKind::List) && value->kids.size() == 2 &&
+            value->kids[0]->kind == ExprKind::String && value->kids[0]->text == cls.module->name &&
+            value->kids[1]->kind == ExprKind::String && value->kids[1]->text == cls.name)
+          return true;
       }
     }
     return false;
@@ -235,7 +242,9 @@ class Specializer {
   bool touches(const Variant& v, const Container& c) const {
     if (v.sliced && c.class_def)
       for (const auto* s : c.class_def->body)
-        if (s->kind == program::StmtKind::FunctionDef && stages_->method(v.stage, v.module, s->function, [&](Range r) { return std::string(sources_.text(r)); })) return true;
+        if (s->kind == program::StmtKind::FunctionDef &&
+            stages_->method(v.stage, v.module, s->function, [&](Range r) { return std::string(sources_.text(r)); }))
+          return true;
     for (const auto* w : v.verdicts)
       if (c.range.contains(w->range)) return true;
     for (const auto& r : v.redirects)
@@ -279,15 +288,24 @@ class Specializer {
         } else if (it->second != edits) {
           int axis = first[range]->axis;
           for (const Verdict* w : list) axis = std::max(axis, w->axis);
-          out_.refusals.push_back({axis, range, "this place needs two different forms in calls of one object (" + first[range]->why + " / " + list.front()->why + ")"});
+          out_.refusals.push_back(
+              {axis, range,
+               "this place needs two different forms in calls of one object (" + first[range]->why + " / " + list.front()->why + ")"});
         }
       }
     }
   }
 
   std::vector<Redirect> redirects(const Key& key, int k, bool stage_specific) {
-    struct Hit { int variant; const model::IterPath* iters; };
-    struct Site { const program::Expr* call; bool partial = false; std::vector<Hit> hits; };
+    struct Hit {
+      int variant;
+      const model::IterPath* iters;
+    };
+    struct Site {
+      const program::Expr* call;
+      bool partial = false;
+      std::vector<Hit> hits;
+    };
     std::map<Range, Site, RangeLess> sites;
     auto add = [&](const program::Expr* call, bool via_partial, int variant, const model::IterPath& iters) {
       auto& s = sites[call->range];
@@ -333,7 +351,8 @@ class Specializer {
           const auto& it = s.hits.front().iters->rbegin()[static_cast<std::ptrdiff_t>(level)];
           std::map<int, int> by_index;
           const bool decides = std::all_of(s.hits.begin(), s.hits.end(), [&](const Hit& h) {
-            auto same = std::find_if(h.iters->begin(), h.iters->end(), [&](const auto& x) { return x.loop == it.loop && x.clause == it.clause; });
+            auto same =
+                std::find_if(h.iters->begin(), h.iters->end(), [&](const auto& x) { return x.loop == it.loop && x.clause == it.clause; });
             return same != h.iters->end() && by_index.emplace(same->index, h.variant).first->second == h.variant;
           });
           if (!decides) continue;
@@ -346,7 +365,8 @@ class Specializer {
           // Cut elsewhere they may be of one class.
           std::vector<ModuleId> sliced;
           for (auto [variant, n] : count)
-            if (variant >= 0 && variants_[static_cast<std::size_t>(variant)].sliced) sliced.push_back(variants_[static_cast<std::size_t>(variant)].module);
+            if (variant >= 0 && variants_[static_cast<std::size_t>(variant)].sliced)
+              sliced.push_back(variants_[static_cast<std::size_t>(variant)].module);
           if (!sliced.empty()) {
             out_.refusals.push_back({-1, range, "one constructor call makes objects that need different classes", std::move(sliced)});
             continue;
@@ -392,7 +412,9 @@ class Specializer {
 
   /// Can one text serve both? They must not contradict each other at any place or constructor call that both ran.
   static bool compatible(const Variant& a, const Variant& b) {
-    if (a.container != b.container || a.stage != b.stage || a.sliced || b.sliced || a.init.size() != b.init.size() || a.registered != b.registered) return false;
+    if (a.container != b.container || a.stage != b.stage || a.sliced || b.sliced || a.init.size() != b.init.size() ||
+        a.registered != b.registered)
+      return false;
     for (std::size_t i = 0; i < a.init.size(); ++i)
       if (a.init[i]->text != b.init[i]->text) return false;
     for (const auto& [range, edits] : a.places)
@@ -407,12 +429,14 @@ class Specializer {
     for (auto& known : variants_) {
       if (!compatible(known, v)) continue;
       for (const auto* w : v.verdicts) {
-        const bool there = std::any_of(known.verdicts.begin(), known.verdicts.end(), [&](const Verdict* o) { return o->range == w->range && edit_of(*o) == edit_of(*w); });
+        const bool there = std::any_of(known.verdicts.begin(), known.verdicts.end(),
+                                       [&](const Verdict* o) { return o->range == w->range && edit_of(*o) == edit_of(*w); });
         if (!there) known.verdicts.push_back(w);
       }
       known.places.insert(v.places.begin(), v.places.end());
       for (auto& r : v.redirects)
-        if (std::none_of(known.redirects.begin(), known.redirects.end(), [&](const Redirect& o) { return o.call == r.call; })) known.redirects.push_back(std::move(r));
+        if (std::none_of(known.redirects.begin(), known.redirects.end(), [&](const Redirect& o) { return o.call == r.call; }))
+          known.redirects.push_back(std::move(r));
       if (v.chain.size() > known.chain.size()) known.chain = std::move(v.chain);
       return known.id;
     }
@@ -445,9 +469,10 @@ class Specializer {
     for (auto& [c, list] : by_class) {
       if (list.size() == 1 && (!plain.count(c) || target_.in_place)) continue;
       const std::string base = target_.in_place ? "" : c->class_def ? "Parallel" : "_parallel";
-      for (std::size_t i = 0; i < list.size(); ++i) variants_[static_cast<std::size_t>(list[i])].suffix = base + (i ? std::to_string(i + 1) : "");
+      for (std::size_t i = 0; i < list.size(); ++i)
+        variants_[static_cast<std::size_t>(list[i])].suffix = base + (i ? std::to_string(i + 1) : "");
     }
-    std::map<std::pair<std::string, int>, int> staged;   // by name: classes of several modules meet in one stage file
+    std::map<std::pair<std::string, int>, int> staged;  // by name: classes of several modules meet in one stage file
     for (auto& v : variants_)
       if (v.stage >= 0) {
         int n = staged[{v.container->name, v.stage}]++;
@@ -527,7 +552,7 @@ class Specializer {
   const support::SourceManager& sources_;
   const rules::Target& target_;
   Containers containers_;
-  std::vector<std::string> inputs_;   // names of forward's arguments
+  std::vector<std::string> inputs_;  // names of forward's arguments
   std::vector<std::vector<const Verdict*>> verdicts_;
   std::vector<Owner> owner_;
   std::vector<std::vector<FrameId>> frames_of_;
@@ -546,7 +571,8 @@ class Specializer {
 
 std::string variant_name(const Variant& v, const Container& c) {
   // Beside the original, every shared definition has a name of its own; in a package of copies it keeps the original's.
-  if (v.target && v.target->in_place && v.stage < 0) return (c.class_def ? v.target->class_name(c.name) : c.name + "_" + v.target->file_word) + v.suffix;
+  if (v.target && v.target->in_place && v.stage < 0)
+    return (c.class_def ? v.target->class_name(c.name) : c.name + "_" + v.target->file_word) + v.suffix;
   return c.name + v.suffix;
 }
 
@@ -560,8 +586,8 @@ const program::Expr* argument_for(const program::Expr* call, const std::string& 
   return nullptr;
 }
 
-Specialized specialize(const Trace& trace, const TpEdits& edits, const StageSlicer* stages, int stage_count, const support::SourceManager& sources,
-                       const rules::Target* target) {
+Specialized specialize(const Trace& trace, const TpEdits& edits, const StageSlicer* stages, int stage_count,
+                       const support::SourceManager& sources, const rules::Target* target) {
   static const rules::Target ours;
   return Specializer(trace, edits, stages, stage_count, sources, target ? *target : ours).run();
 }

@@ -12,32 +12,32 @@ namespace shardwright::rewrite {
 
 /// A generated class or function.
 struct Definition {
-  std::string name;                      ///< in the generated package
+  std::string name;  ///< in the generated package
   const program::Module* origin = nullptr;
-  std::string original;                  ///< its name there
-  Range range;                           ///< of the original definition, decorators included
-  std::string text;                      ///< edited source, at indentation 0, without a final newline
-  std::set<std::string> runtime;         ///< names of the target's it uses
-  std::set<std::string> plain_imports;   ///< whole lines: "from itertools import islice"
-  std::map<std::string, int> refs;       ///< name in the text → index of the definition it means
-  std::vector<std::string> entering;     ///< its decorators that put it into a registry of the program's, as written
-  int stage = -1;                        ///< -1: shared by all stages; else it belongs into that stage's file
-  std::vector<std::string> why;          ///< one line per edit, for the README of the directory
+  std::string original;                 ///< its name there
+  Range range;                          ///< of the original definition, decorators included
+  std::string text;                     ///< edited source, at indentation 0, without a final newline
+  std::set<std::string> runtime;        ///< names of the target's it uses
+  std::set<std::string> plain_imports;  ///< whole lines: "from itertools import islice"
+  std::map<std::string, int> refs;      ///< name in the text → index of the definition it means
+  std::vector<std::string> entering;    ///< its decorators that put it into a registry of the program's, as written
+  int stage = -1;                       ///< -1: shared by all stages; else it belongs into that stage's file
+  std::vector<std::string> why;         ///< one line per edit, for the README of the directory
 };
 
 /// The expression (or class call) that builds the model, with the constructors it calls redirected.
 struct BuildText {
-  std::string text;                      ///< with STAGES[stage] in place of the root class
+  std::string text;  ///< with STAGES[stage] in place of the root class
   std::map<std::string, int> refs;
 };
 
 struct Specialized {
   std::vector<Definition> definitions;
-  std::vector<int> stage_roots;          ///< definition of each stage's root class
+  std::vector<int> stage_roots;  ///< definition of each stage's root class
   BuildText build;
   /// Definitions that are reached by a name in a registry, and the module whose registry it is.
   std::vector<std::pair<const program::Module*, int>> looked_up;
-  std::vector<Refusal> refusals;         ///< verdicts that contradict each other: those axes are planned again without
+  std::vector<Refusal> refusals;  ///< verdicts that contradict each other: those axes are planned again without
 };
 
 /// `stages` is nullptr when there is one stage. `target`: its names and stage conventions; without one, those of shardwright.parallel.

@@ -18,12 +18,18 @@ using program::Stmt;
 class DefinitionEdits {
  public:
   explicit DefinitionEdits(std::string_view file) : file_(file) {}
-  void replace(Range r, std::string text) { add({r.begin, r.end, [r, text](support::Edits& e, std::uint32_t base) { e.replace(moved(r, base), text); }}); }
+  void replace(Range r, std::string text) {
+    add({r.begin, r.end, [r, text](support::Edits& e, std::uint32_t base) { e.replace(moved(r, base), text); }});
+  }
   void wrap(Range r, std::string prefix, std::string suffix) {
     add({r.begin, r.end, [=](support::Edits& e, std::uint32_t base) { e.wrap(moved(r, base), prefix, suffix); }});
   }
-  void insert_before(std::uint32_t at, std::string text) { add({at, at, [=](support::Edits& e, std::uint32_t base) { e.insert_before(at - base, text); }}); }
-  void insert_after(std::uint32_t at, std::string text) { add({at, at, [=](support::Edits& e, std::uint32_t base) { e.insert_after(at - base, text); }}); }
+  void insert_before(std::uint32_t at, std::string text) {
+    add({at, at, [=](support::Edits& e, std::uint32_t base) { e.insert_before(at - base, text); }});
+  }
+  void insert_after(std::uint32_t at, std::string text) {
+    add({at, at, [=](support::Edits& e, std::uint32_t base) { e.insert_after(at - base, text); }});
+  }
   /// New text for a range, whatever was to be edited inside it.
   void supersede(Range r, std::string text) {
     std::erase_if(entries_, [&](const Entry& x) { return r.begin <= x.begin && x.end <= r.end; });
@@ -72,10 +78,12 @@ std::string counter_of(int clause, const Expr* comprehension, const Stmt* statem
     target = statement->targets[0];
     iterable = statement->value;
   }
-  if (!target || !iterable || iterable->kind != ExprKind::Call || iterable->kids.empty() || iterable->kids[0]->kind != ExprKind::Name) return "";
+  if (!target || !iterable || iterable->kind != ExprKind::Call || iterable->kids.empty() || iterable->kids[0]->kind != ExprKind::Name)
+    return "";
   const std::string& f = iterable->kids[0]->text;
   if (f == "range" && iterable->args.size() == 1 && target->kind == ExprKind::Name) return target->text;
-  if (f == "enumerate" && iterable->args.size() == 1 && target->kind == ExprKind::Tuple && !target->kids.empty() && target->kids[0]->kind == ExprKind::Name)
+  if (f == "enumerate" && iterable->args.size() == 1 && target->kind == ExprKind::Tuple && !target->kids.empty() &&
+      target->kids[0]->kind == ExprKind::Name)
     return target->kids[0]->text;
   return "";
 }
@@ -109,7 +117,9 @@ class Printer {
       case Verdict::Keep: return;
       case Verdict::Replace: edits.replace(v.range, v.text); break;
       case Verdict::Wrap: edits.wrap(v.range, v.prefix, v.suffix); break;
-      case Verdict::InsertBefore: edits.insert_before(v.range.begin, v.text + "\n" + indentation(sources_, v.range.file, v.range.begin)); break;
+      case Verdict::InsertBefore:
+        edits.insert_before(v.range.begin, v.text + "\n" + indentation(sources_, v.range.file, v.range.begin));
+        break;
       case Verdict::InsertAfter: edits.insert_after(v.range.end, v.text); break;
       case Verdict::AppendArgument: append_argument(edits, call, v.text); break;
     }
@@ -118,17 +128,23 @@ class Printer {
   }
 
   void append_argument(DefinitionEdits& edits, const Expr* call, const std::string& text) {
-    if (call == nullptr) { out.error = "a call to be edited was not found in the text"; return; }
+    if (call == nullptr) {
+      out.error = "a call to be edited was not found in the text";
+      return;
+    }
     if (call->args.empty()) edits.insert_after(call->range.end - 1, text);
     else edits.insert_after(call->args.back().range.end, (text[0] == '\n' ? "," : ", ") + text);
   }
 
   void redirect(DefinitionEdits& edits, const Redirect& r, const std::vector<Stmt*>& body) {
     if (r.variant < 0 && r.exceptions.empty()) return;  // the original serves
-    if (lookup(r.variant) || std::any_of(r.exceptions.begin(), r.exceptions.end(), [&](const auto& x) { return lookup(x.second); })) return restyle(edits, r, body);
+    if (lookup(r.variant) || std::any_of(r.exceptions.begin(), r.exceptions.end(), [&](const auto& x) { return lookup(x.second); }))
+      return restyle(edits, r, body);
     const Expr* callee = r.call->kids[0];
     std::string name = r.variant >= 0 ? refer(r.variant) : std::string(sources_.text(callee->range));
-    if (!r.exceptions.empty() && !by_iteration(edits, r, body, name, [&](int v) { return v >= 0 ? refer(v) : std::string(sources_.text(callee->range)); })) return;
+    if (!r.exceptions.empty() &&
+        !by_iteration(edits, r, body, name, [&](int v) { return v >= 0 ? refer(v) : std::string(sources_.text(callee->range)); }))
+      return;
     if (r.partial) {
       out.runtime.insert("rebind");
       name = "rebind(" + std::string(sources_.text(callee->range)) + ", " + name + ")";
@@ -152,7 +168,9 @@ class Printer {
     program::NameSet used;
     program::names_read(body, used);
     program::names_written(body, used);
-    auto taken = [&](const std::string& n) { return used.contains(n) || std::any_of(added_.begin(), added_.end(), [&](const auto& a) { return a.second == n; }); };
+    auto taken = [&](const std::string& n) {
+      return used.contains(n) || std::any_of(added_.begin(), added_.end(), [&](const auto& a) { return a.second == n; });
+    };
     std::string name = "index";
     for (int n = 2; taken(name); ++n) name = "index" + std::to_string(n);
     counter = name;
@@ -164,7 +182,8 @@ class Printer {
   }
 
   /// `name` becomes a choice between what `say` gives for the variants of a loop's iterations.
-  bool by_iteration(DefinitionEdits& edits, const Redirect& r, const std::vector<Stmt*>& body, std::string& name, const std::function<std::string(int)>& say) {
+  bool by_iteration(DefinitionEdits& edits, const Redirect& r, const std::vector<Stmt*>& body, std::string& name,
+                    const std::function<std::string(int)>& say) {
     LoopFinder loop(body, r.loop);
     std::string counter = sliced_counter ? sliced_counter(r.loop) : "";
     if (counter.empty()) counter = counter_of(r.clause, loop.comprehension, loop.statement);
@@ -239,7 +258,10 @@ std::string indented(const std::string& text, const std::string& in, const std::
     std::string line = text.substr(at, end - at);
     at = end + 1;
     std::size_t depth = line.find_first_not_of(' ');
-    if (depth == std::string::npos) { out += "\n"; continue; }
+    if (depth == std::string::npos) {
+      out += "\n";
+      continue;
+    }
     line.erase(0, depth);
     if (std::any_of(values.begin(), values.end(), [&](const auto& v) { return v.second.empty() && line == "{" + v.first + "}"; })) continue;
     for (const auto& [key, value] : values)
@@ -278,7 +300,8 @@ std::map<Range, const Expr*, RangeLess> calls_in(const std::vector<Stmt*>& body)
 }
 
 /// A stage's constructor takes the target's configuration, or gets it, under the name that the constructors below are given.
-void stage_constructor(Printer& p, DefinitionEdits& edits, const program::ClassDef& cls, const program::Function& init, const rules::Target& target, const support::SourceManager& sources) {
+void stage_constructor(Printer& p, DefinitionEdits& edits, const program::ClassDef& cls, const program::Function& init,
+                       const rules::Target& target, const support::SourceManager& sources) {
   const auto& locals = init.locals;
   const bool taken = std::find(locals.begin(), locals.end(), target.config.parameter) != locals.end();
   const std::string name = taken ? target.config.otherwise : target.config.parameter;
@@ -291,12 +314,16 @@ void stage_constructor(Printer& p, DefinitionEdits& edits, const program::ClassD
   if (!last) return;
   bool strict = false;
   for (const auto& base : cls.bases)
-    if (base.value) strict = strict || std::find(target.strict_bases.begin(), target.strict_bases.end(), std::string(sources.text(base.value->range))) != target.strict_bases.end();
+    if (base.value)
+      strict = strict ||
+          std::find(target.strict_bases.begin(), target.strict_bases.end(), std::string(sources.text(base.value->range))) !=
+              target.strict_bases.end();
   std::string lead = line_of_its_own(sources, last->range);
   if (lead.empty()) lead = " ";
   edits.insert_after(last->range.end, "," + lead + name + "=None" + (strict && !rest ? "," + lead + "**kwargs" : ""));
   const Stmt* first = init.body.front();
-  const bool docstring = first->kind == program::StmtKind::Expression && first->value && first->value->kind == ExprKind::String && init.body.size() > 1;
+  const bool docstring =
+      first->kind == program::StmtKind::Expression && first->value && first->value->kind == ExprKind::String && init.body.size() > 1;
   if (docstring) first = init.body[1];
   const std::string in = indentation(sources, first->range.file, first->range.begin);
   std::string text = indented(target.text(target.stage_config), "", {{"config", name}, {"self", init.parameters.front().name}});
@@ -320,8 +347,8 @@ std::string with_optional_inputs(const std::string& text, const program::Functio
 
 }  // namespace
 
-Printed print_definition(const Variant& v, const Container& c, const std::vector<Variant>& all, const model::Trace& trace, const StageSlicer* stages,
-                         const support::SourceManager& sources, const std::vector<std::string>& inputs) {
+Printed print_definition(const Variant& v, const Container& c, const std::vector<Variant>& all, const model::Trace& trace,
+                         const StageSlicer* stages, const support::SourceManager& sources, const std::vector<std::string>& inputs) {
   Printer p(all, sources);
   const std::vector<Stmt*>& body = c.class_def ? c.class_def->body : c.function->body;
   auto calls = calls_in(body);
@@ -339,7 +366,8 @@ Printed print_definition(const Variant& v, const Container& c, const std::vector
   const std::string name = variant_name(v, c);
   if (name != c.name) {
     std::string_view text = sources.text(c.class_def ? c.class_def->def_range : c.function->def_range);
-    const std::uint32_t at = (c.class_def ? c.class_def->def_range : c.function->def_range).begin + static_cast<std::uint32_t>(text.find(c.name, text.find(c.class_def ? "class" : "def") + 3));
+    const std::uint32_t at = (c.class_def ? c.class_def->def_range : c.function->def_range).begin +
+        static_cast<std::uint32_t>(text.find(c.name, text.find(c.class_def ? "class" : "def") + 3));
     edits.replace({c.range.file, at, at + static_cast<std::uint32_t>(c.name.size())}, name);
     program::walk_exprs(body, [&](const Expr* e) {
       if (e->kind == ExprKind::Name && e->text == c.name && c.class_def) {
@@ -355,7 +383,8 @@ Printed print_definition(const Variant& v, const Container& c, const std::vector
     for (const Expr* d : c.class_def ? c.class_def->decorators : c.function->decorators)
       if (trace.entering.count(d)) {
         const std::string_view text = sources.file(c.range.file).text;
-        const auto at = static_cast<std::uint32_t>(text.rfind('@', d->range.begin)), end = static_cast<std::uint32_t>(text.find('\n', d->range.end));
+        const auto at = static_cast<std::uint32_t>(text.rfind('@', d->range.begin)),
+                   end = static_cast<std::uint32_t>(text.find('\n', d->range.end));
         std::uint32_t next = end;
         while (next < c.range.end && (text[next] == '\n' || text[next] == ' ' || text[next] == '\t')) ++next;
         edits.replace({c.range.file, at, next}, "");
@@ -367,7 +396,9 @@ Printed print_definition(const Variant& v, const Container& c, const std::vector
       if (after) {
         const Expr* match = nullptr;
         for (const auto& base : c.class_def->bases)
-          if (base.keyword.empty() && base.value && (base.value->kind == ExprKind::Name || base.value->kind == ExprKind::Attribute) && base.value->text == b->name) match = base.value;
+          if (base.keyword.empty() && base.value && (base.value->kind == ExprKind::Name || base.value->kind == ExprKind::Attribute) &&
+              base.value->text == b->name)
+            match = base.value;
         if (match) {
           const std::string base_name = variant_name(v, *b);
           if (base_name != sources.text(match->range)) edits.replace(match->range, base_name);
@@ -391,10 +422,11 @@ Printed print_definition(const Variant& v, const Container& c, const std::vector
   if (root && init)
     for (const auto& m : trace.modules)
       if (auto reserved = target.stage_reserved.find(m.attr); m.parent == 0 && reserved != target.stage_reserved.end()) {
-        tail += "\n" + indentation(sources, c.range.file, init->body.front()->range.begin) + reserved->second + "(" + init->parameters.front().name + ")";
+        tail += "\n" + indentation(sources, c.range.file, init->body.front()->range.begin) + reserved->second + "(" +
+            init->parameters.front().name + ")";
         p.out.runtime.insert(reserved->second);
       }
-  std::string tied;   // the names of every parameter that another stage holds, too
+  std::string tied;  // the names of every parameter that another stage holds, too
   if (root && stages && !target.stage_tied.empty()) {
     tied = tied_names(trace, stages->interface(v.stage).tied);
     if (!tied.empty() && !init) p.out.error = "the class has no __init__ of its own, where parameters that two stages hold can be marked";
@@ -410,7 +442,10 @@ Printed print_definition(const Variant& v, const Container& c, const std::vector
     std::string refused;
     Render render = [&](Range r, const Render::Replacements& with) {
       auto t = edits.apply(r, with);
-      if (!t) { refused = t.error().message; return std::string(); }
+      if (!t) {
+        refused = t.error().message;
+        return std::string();
+      }
       return *t;
     };
     // Slices first, from the edits so far; then they replace the methods.
@@ -421,7 +456,8 @@ Printed print_definition(const Variant& v, const Container& c, const std::vector
         if (s->kind == program::StmtKind::FunctionDef)
           if (auto t = stages->method(v.stage, v.module, s->function, render)) {
             if (s->function == init) *t += tail;
-            if (root && v.stage > 0 && target.optional_inputs && s->function->name == "forward") *t = with_optional_inputs(*t, *s->function, stages->interface(v.stage).needs_inputs);
+            if (root && v.stage > 0 && target.optional_inputs && s->function->name == "forward")
+              *t = with_optional_inputs(*t, *s->function, stages->interface(v.stage).needs_inputs);
             sliced.emplace_back(s->function->def_range, *t);
           }
     }
@@ -446,10 +482,15 @@ Printed print_definition(const Variant& v, const Container& c, const std::vector
     for (const auto& n : face.needs_inputs) names += "\"" + n + "\", ";
     std::string passes;
     for (const auto& [from, to] : face.passes) passes += (passes.empty() ? "" : ", ") + std::to_string(from) + ": " + std::to_string(to);
-    if (!passes.empty()) passes = "passes = {" + passes + "}  # entries of input_tensor that it returns unread: they are sent past this stage";
+    if (!passes.empty())
+      passes = "passes = {" + passes + "}  # entries of input_tensor that it returns unread: they are sent past this stage";
     if (!names.empty()) names.pop_back();
-    edits.insert_after(c.class_def->body.back()->range.end, "\n\n" + indented(target.text(target.stage_members), in, {{"inputs", names}, {"passes", passes}, {"shares", tied.empty() ? "None" : "True"}}));
-    if (!tied.empty()) edits.insert_after(c.class_def->body.back()->range.end, "\n\n" + indented(target.text(target.stage_tied), in, {{"tied", tied}}));
+    edits.insert_after(c.class_def->body.back()->range.end,
+                       "\n\n" +
+                           indented(target.text(target.stage_members), in,
+                                    {{"inputs", names}, {"passes", passes}, {"shares", tied.empty() ? "None" : "True"}}));
+    if (!tied.empty())
+      edits.insert_after(c.class_def->body.back()->range.end, "\n\n" + indented(target.text(target.stage_tied), in, {{"tied", tied}}));
     for (const auto& n : target.stage_names) p.out.runtime.insert(n);
   }
   if (init == nullptr && !v.init.empty() && v.chain.size() == 1) p.out.error = "the class has no __init__ of its own to add to";
@@ -460,13 +501,15 @@ Printed print_definition(const Variant& v, const Container& c, const std::vector
   std::string margin = indentation(sources, c.range.file, c.range.begin);
   if (!margin.empty()) {
     std::string t = p.out.text;
-    for (std::size_t at = t.find("\n" + margin); at != std::string::npos; at = t.find("\n" + margin, at + 1)) t.erase(at + 1, margin.size());
+    for (std::size_t at = t.find("\n" + margin); at != std::string::npos; at = t.find("\n" + margin, at + 1))
+      t.erase(at + 1, margin.size());
     p.out.text = t;
   }
   return std::move(p.out);
 }
 
-Printed print_expression(const Expr* e, const std::vector<Redirect>& redirects, const std::vector<Variant>& all, const support::SourceManager& sources) {
+Printed print_expression(const Expr* e, const std::vector<Redirect>& redirects, const std::vector<Variant>& all,
+                         const support::SourceManager& sources) {
   Printer p(all, sources);
   DefinitionEdits edits(sources.file(e->range.file).text);
   std::vector<Stmt*> none;

@@ -11,9 +11,12 @@ namespace shardwright::rewrite::stage {
 namespace {
 
 bool metadata_method(const std::string& m) {
-  return m == "size" || m == "dim" || m == "ndimension" || m == "new_zeros" || m == "new_ones" || m == "new_full" || m == "new_empty" || m == "new_tensor";
+  return m == "size" || m == "dim" || m == "ndimension" || m == "new_zeros" || m == "new_ones" || m == "new_full" || m == "new_empty" ||
+      m == "new_tensor";
 }
-bool metadata_attribute(const std::string& m) { return m == "shape" || m == "device" || m == "dtype" || m == "ndim" || m == "is_cuda" || metadata_method(m); }
+bool metadata_attribute(const std::string& m) {
+  return m == "shape" || m == "device" || m == "dtype" || m == "ndim" || m == "is_cuda" || metadata_method(m);
+}
 
 std::string singular(const std::string& s) {
   if (s.size() > 2 && s.back() == 's' && s[s.size() - 2] != 's') return s.substr(0, s.size() - 1);
@@ -136,7 +139,8 @@ bool Resolver::carry_value(std::size_t l, const std::string& name, const std::st
   return true;
 }
 
-std::optional<std::string> Resolver::rebuild(std::size_t l, const std::string& base, const std::string& stem, const std::string& produce, const Binding& v, int& n) {
+std::optional<std::string> Resolver::rebuild(std::size_t l, const std::string& base, const std::string& stem, const std::string& produce,
+                                             const Binding& v, int& n) {
   switch (v.kind) {
     case Binding::Tensor: {
       if (!c_.facts.used_after(v.tensor, clock_)) return "None";
@@ -146,7 +150,8 @@ std::optional<std::string> Resolver::rebuild(std::size_t l, const std::string& b
       if (wish == base || !is_identifier(wish)) wish = base;
       std::set<std::string> taken;
       for (const Slot& s : state_[l].own) taken.insert(s.name);
-      std::string name = fresh_name(c_, frame(l), is_identifier(stem) && stem != base ? (v_in_sequence_ ? stem + std::to_string(n) : stem) : "h", taken);
+      std::string name =
+          fresh_name(c_, frame(l), is_identifier(stem) && stem != base ? (v_in_sequence_ ? stem + std::to_string(n) : stem) : "h", taken);
       ++n;
       state_[l].own.push_back({name, produce, base, v.tensor});
       return name;
@@ -155,7 +160,8 @@ std::optional<std::string> Resolver::rebuild(std::size_t l, const std::string& b
       const bool named = v.text != "tuple" && v.text != "list";
       const std::string cls = v.text.substr(v.text.rfind('.') + 1);
       if (named && !names_class(l, cls)) {
-        fail("variable `" + base + "` holds a named tuple of class `" + cls + "`, whose name is not known in " + c_.trace.frame(frame(l)).function->name);
+        fail("variable `" + base + "` holds a named tuple of class `" + cls + "`, whose name is not known in " +
+             c_.trace.frame(frame(l)).function->name);
         return std::nullopt;
       }
       std::vector<std::string> items;
@@ -210,7 +216,8 @@ std::optional<std::string> Resolver::object(std::size_t l, const std::string& ba
   const std::string cls = v.text.substr(v.text.rfind('.') + 1);
   const program::ClassDef* def = nullptr;
   if (!names_class(l, cls, &def)) {
-    fail("variable `" + base + "` holds an object of class `" + cls + "`, whose name is not known in " + c_.trace.frame(frame(l)).function->name);
+    fail("variable `" + base + "` holds an object of class `" + cls + "`, whose name is not known in " +
+         c_.trace.frame(frame(l)).function->name);
     return std::nullopt;
   }
   std::vector<std::string> fields;
@@ -257,7 +264,8 @@ std::optional<std::string> Resolver::object(std::size_t l, const std::string& ba
   if (direct || dataclass) {
     std::vector<std::string> args;
     for (std::size_t i = 0; i < fields.size(); ++i) {
-      const bool positional = direct && i + 1 < init->parameters.size() && init->parameters[i + 1].name == v.items[i].first && init->parameters[i + 1].kind == program::Parameter::Positional;
+      const bool positional = direct && i + 1 < init->parameters.size() && init->parameters[i + 1].name == v.items[i].first &&
+          init->parameters[i + 1].kind == program::Parameter::Positional;
       args.push_back(positional ? fields[i] : v.items[i].first + "=" + fields[i]);
     }
     return fmt::format("{}({})", cls, fmt::join(args, ", "));
@@ -338,7 +346,8 @@ std::optional<std::string> Resolver::poly_text(std::size_t l, const Dims::Poly& 
       if (w == want.end() || (ratio != 0 && v / w->second != ratio)) return std::nullopt;
       ratio = v / w->second;
     }
-    if (ratio > 1 && ratio == static_cast<double>(static_cast<std::int64_t>(ratio))) return fmt::format("{} // {}", x, static_cast<std::int64_t>(ratio));
+    if (ratio > 1 && ratio == static_cast<double>(static_cast<std::int64_t>(ratio)))
+      return fmt::format("{} // {}", x, static_cast<std::int64_t>(ratio));
     const double up = 1 / ratio;
     if (up > 1 && up == static_cast<double>(static_cast<std::int64_t>(up))) return fmt::format("{} * {}", x, static_cast<std::int64_t>(up));
     return std::nullopt;
@@ -383,7 +392,10 @@ std::optional<Edit> Resolver::metadata(std::size_t l, const Expr* name, TensorId
     const auto& s = c_.trace.tensor(o).shape;
     if (s.size() != shape.size()) return false;
     for (int d = 0; d < static_cast<int>(s.size()); ++d)
-      if (!c_.facts.dims.equal(t, d, o, d) && !(c_.facts.dims.constant(t, d) && c_.facts.dims.constant(o, d) && s[static_cast<std::size_t>(d)] == shape[static_cast<std::size_t>(d)])) return false;
+      if (!c_.facts.dims.equal(t, d, o, d) &&
+          !(c_.facts.dims.constant(t, d) && c_.facts.dims.constant(o, d) &&
+            s[static_cast<std::size_t>(d)] == shape[static_cast<std::size_t>(d)]))
+        return false;
     return true;
   };
   const Expr* up = index.parent(a);
@@ -403,16 +415,19 @@ std::optional<Edit> Resolver::metadata(std::size_t l, const Expr* name, TensorId
     access = up;
   }
   auto hands = at_hand(l);
-  std::stable_sort(hands.begin(), hands.end(), [&](const AtHand& x, const AtHand& y) { return (x.name == name->text) > (y.name == name->text); });
+  std::stable_sort(hands.begin(), hands.end(),
+                   [&](const AtHand& x, const AtHand& y) { return (x.name == name->text) > (y.name == name->text); });
   if (access && dim) {
     std::int64_t d = *dim < 0 ? *dim + static_cast<std::int64_t>(shape.size()) : *dim;
     if (d < 0 || d >= static_cast<std::int64_t>(shape.size())) return std::nullopt;
     for (const AtHand& h : hands) {
       const auto& s = c_.trace.tensor(h.tensor).shape;
       const std::int64_t k = *dim < 0 ? *dim + static_cast<std::int64_t>(s.size()) : *dim;
-      if (k >= 0 && k < static_cast<std::int64_t>(s.size()) && c_.facts.dims.equal(t, static_cast<int>(d), h.tensor, static_cast<int>(k))) return Edit{name->range, h.name};
+      if (k >= 0 && k < static_cast<std::int64_t>(s.size()) && c_.facts.dims.equal(t, static_cast<int>(d), h.tensor, static_cast<int>(k)))
+        return Edit{name->range, h.name};
     }
-    if (auto text = dim_text(l, t, static_cast<int>(d))) return Edit{access->range, text->find(' ') == std::string::npos ? *text : "(" + *text + ")"};
+    if (auto text = dim_text(l, t, static_cast<int>(d)))
+      return Edit{access->range, text->find(' ') == std::string::npos ? *text : "(" + *text + ")"};
     if (c_.facts.dims.constant(t, static_cast<int>(d))) return Edit{access->range, std::to_string(shape[static_cast<std::size_t>(d)])};
     return std::nullopt;
   }

@@ -46,7 +46,8 @@ Dims::Dims(const Trace& t) : trace_(t) {
         for (std::size_t i = 0; i < op.outputs.size(); ++i) label(op.outputs[i], op.out, i);
         break;
       case Prim::Reshape: reshape(op); break;
-      case Prim::Split: case Prim::Concat:
+      case Prim::Split:
+      case Prim::Concat:
         for (const auto& in : op.inputs)
           for (const TensorId out : op.outputs) whole(in.tensor, out, op.dim);
         if (op.prim == Prim::Concat && op.outputs.size() == 1) {
@@ -283,7 +284,8 @@ Facts::Facts(const Trace& t) : trace(t), dims(t) {
     f.by_name[w.name].push_back(static_cast<int>(i));
   }
   for (std::size_t i = 0; i < t.content_writes.size(); ++i)
-    if (const auto& w = t.content_writes[i]; w.frame >= 0) frames_[static_cast<std::size_t>(w.frame)].contents[w.name].push_back(static_cast<int>(i));
+    if (const auto& w = t.content_writes[i]; w.frame >= 0)
+      frames_[static_cast<std::size_t>(w.frame)].contents[w.name].push_back(static_cast<int>(i));
   for (const auto& s : t.steps) {
     if (s.frame < 0) continue;
     auto& f = frames_[static_cast<std::size_t>(s.frame)];
@@ -297,7 +299,8 @@ Facts::Facts(const Trace& t) : trace(t), dims(t) {
   flows_.assign(t.tensors.size(), 0);
   last_use_.assign(t.tensors.size(), -1);
   for (const auto& x : t.tensors)
-    flows_[static_cast<std::size_t>(x.id)] = x.origin == model::Origin::Input || (x.origin == model::Origin::Result && (x.from_input || x.from_parameter));
+    flows_[static_cast<std::size_t>(x.id)] =
+        x.origin == model::Origin::Input || (x.origin == model::Origin::Result && (x.from_input || x.from_parameter));
   for (const auto& op : t.ops) {
     if (op.frame >= 0) frames_[static_cast<std::size_t>(op.frame)].ops.push_back(op.id);
     bool flow = !op.random.empty();
@@ -411,12 +414,26 @@ std::optional<Binding> Facts::value(FrameId f, const Expr* e, StepId step) const
   Binding b;
   switch (e->kind) {
     case ExprKind::None: b.kind = Binding::None; return b;
-    case ExprKind::True: case ExprKind::False: b.kind = Binding::Bool; b.integer = e->kind == ExprKind::True; return b;
-    case ExprKind::Int: b.kind = Binding::Int; b.integer = e->integer; return b;
-    case ExprKind::Float: b.kind = Binding::Float; b.number = e->number; return b;
-    case ExprKind::String: b.kind = Binding::Str; b.text = e->text; return b;
+    case ExprKind::True:
+    case ExprKind::False:
+      b.kind = Binding::Bool;
+      b.integer = e->kind == ExprKind::True;
+      return b;
+    case ExprKind::Int:
+      b.kind = Binding::Int;
+      b.integer = e->integer;
+      return b;
+    case ExprKind::Float:
+      b.kind = Binding::Float;
+      b.number = e->number;
+      return b;
+    case ExprKind::String:
+      b.kind = Binding::Str;
+      b.text = e->text;
+      return b;
     case ExprKind::Name: return contents(f, e->text, s.begin);
-    case ExprKind::Tuple: case ExprKind::List: {
+    case ExprKind::Tuple:
+    case ExprKind::List: {
       b.kind = Binding::Sequence;
       b.text = e->kind == ExprKind::Tuple ? "tuple" : "list";
       for (const Expr* k : e->kids) {
@@ -455,7 +472,8 @@ std::optional<Binding> Facts::value(FrameId f, const Expr* e, StepId step) const
   }
   if (b.kind == Binding::Tensor) return b;
   // The value may have been bound to a name by this very statement.
-  if (s.stmt && s.stmt->kind == StmtKind::Assign && s.stmt->value == e && s.stmt->targets.size() == 1 && s.stmt->targets[0]->kind == ExprKind::Name)
+  if (s.stmt && s.stmt->kind == StmtKind::Assign && s.stmt->value == e && s.stmt->targets.size() == 1 &&
+      s.stmt->targets[0]->kind == ExprKind::Name)
     for (const int w : frame(f).writes)
       if (trace.var_writes[static_cast<std::size_t>(w)].step == step) return trace.var_writes[static_cast<std::size_t>(w)].value;
   // A user function's result, when it is returned as a variable.

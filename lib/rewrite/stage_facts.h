@@ -36,7 +36,7 @@ class Dims {
   bool equal(TensorId a, int da, TensorId b, int db) const { return same(a, da, b, db) || poly(a, da) == poly(b, db); }
   bool same(TensorId a, int da, TensorId b, int db) const;
   bool constant(TensorId t, int d) const;
-  bool constant(const Sym* s) const;   ///< nullptr: true
+  bool constant(const Sym* s) const;  ///< nullptr: true
   /// The same at another batch size, as far as a second trace of the same steps tells: may be written as a number when nothing
   /// better gives it. False without such a trace.
   bool fixed(const Sym* s) const;
@@ -50,7 +50,11 @@ class Dims {
   const Poly& poly_of(int cls) const;
   int atom(const std::string& key) const;
   /// Where a dimension's size comes from, when it is no dimension of its own: a sum or product of others, or what was written.
-  struct Made { enum { Sum, Product, Written } how = Sum; std::vector<int> parts; const Sym* sym = nullptr; };
+  struct Made {
+    enum { Sum, Product, Written } how = Sum;
+    std::vector<int> parts;
+    const Sym* sym = nullptr;
+  };
   const Trace& trace_;
   const Trace* other_ = nullptr;
   std::map<int, Made> made_;
@@ -64,13 +68,13 @@ class Dims {
 
 /// One executed frame's variables and statements.
 struct FrameFacts {
-  std::unordered_map<std::string, std::vector<int>> contents;                 ///< indices of Trace::content_writes by name, in order
-  std::vector<int> writes;                                                    ///< indices of Trace::var_writes, in order
+  std::unordered_map<std::string, std::vector<int>> contents;  ///< indices of Trace::content_writes by name, in order
+  std::vector<int> writes;                                     ///< indices of Trace::var_writes, in order
   std::unordered_map<std::string, std::vector<int>> by_name;
   std::vector<StepId> steps;
   std::unordered_map<const Stmt*, std::vector<StepId>> by_stmt;
-  std::vector<FrameId> callees;                                               ///< direct, in order
-  std::vector<int> module_calls;                                              ///< indices of Trace::calls made by this frame
+  std::vector<FrameId> callees;   ///< direct, in order
+  std::vector<int> module_calls;  ///< indices of Trace::calls made by this frame
   std::vector<OpId> ops;
 };
 
@@ -87,8 +91,8 @@ class Facts {
   bool at_entry(int write) const { return trace.var_writes[static_cast<std::size_t>(write)].step < 0; }
   /// Did the statement run in [from, to)?
   bool executed(FrameId f, const Stmt* s, Clock from, Clock to) const;
-  StepId step_at(FrameId f, const Stmt* s, Clock from, Clock to) const;       ///< first such; -1
-  int iterations(FrameId f, const Stmt* loop, Clock from, Clock to) const;    ///< of a loop in that interval of the frame
+  StepId step_at(FrameId f, const Stmt* s, Clock from, Clock to) const;     ///< first such; -1
+  int iterations(FrameId f, const Stmt* loop, Clock from, Clock to) const;  ///< of a loop in that interval of the frame
 
   /// Depends on an input of forward or a parameter, or was drawn at random: must be sent.
   bool flows(TensorId t) const { return flows_[static_cast<std::size_t>(t)] != 0; }

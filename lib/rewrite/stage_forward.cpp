@@ -15,8 +15,15 @@ namespace {
 class Writer {
  public:
   Writer(const Context& c, const FrameSlice& f, const CutView* lo_view, const CutView* hi_view, const RenderText& render, Uses& uses)
-      : c_(c), f_(f), fn_(*c.trace.frame(f.frame).function), index_(c.index(f.frame)), layout_(c.layout(&fn_)), lo_view_(lo_view), hi_view_(hi_view),
-        render_(render), uses_(uses) {}
+      : c_(c),
+        f_(f),
+        fn_(*c.trace.frame(f.frame).function),
+        index_(c.index(f.frame)),
+        layout_(c.layout(&fn_)),
+        lo_view_(lo_view),
+        hi_view_(hi_view),
+        render_(render),
+        uses_(uses) {}
 
   std::string run() {
     std::string head = f_.lo ? signature() : with_edits(layout_.header(), {}, render_);
@@ -64,7 +71,8 @@ class Writer {
   void statement(const Stmt* s, int delta, const std::string& text) {
     comments(s, delta);
     const auto* p = index_.place(s);
-    out_ += std::string(static_cast<std::size_t>(static_cast<int>(column(s)) + delta), ' ') + shift(text, delta) + layout_.behind(s->range.end);
+    out_ +=
+        std::string(static_cast<std::size_t>(static_cast<int>(column(s)) + delta), ' ') + shift(text, delta) + layout_.behind(s->range.end);
     if (p && p->index + 1 == p->block->size()) out_ += shift(layout_.below(s), delta);
     out_ += "\n";
   }
@@ -94,8 +102,9 @@ class Writer {
       std::string op = k->op;
       if (!op.empty() && op.back() == '=') op.pop_back();
       const Expr* v = k->value;
-      const bool wrap = v->outer == v->range && (v->kind == ExprKind::Binary || v->kind == ExprKind::BoolOp || v->kind == ExprKind::Compare ||
-                                                 v->kind == ExprKind::Conditional || v->kind == ExprKind::Lambda || v->kind == ExprKind::Tuple);
+      const bool wrap = v->outer == v->range &&
+          (v->kind == ExprKind::Binary || v->kind == ExprKind::BoolOp || v->kind == ExprKind::Compare || v->kind == ExprKind::Conditional ||
+           v->kind == ExprKind::Lambda || v->kind == ExprKind::Tuple);
       edits.push_back({{k->range.file, k->targets[0]->range.end, v->outer.begin}, " = " + name + " " + op + " " + (wrap ? "(" : "")});
       if (wrap) edits.push_back({{k->range.file, v->range.end, v->range.end}, ")"});
       return true;
@@ -116,7 +125,8 @@ class Writer {
   static bool names_in(std::string_view text, std::string_view name) {
     auto word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; };
     for (std::size_t at = text.find(name); at != std::string_view::npos; at = text.find(name, at + 1))
-      if ((at == 0 || (!word(text[at - 1]) && text[at - 1] != '.')) && (at + name.size() == text.size() || !word(text[at + name.size()]))) return true;
+      if ((at == 0 || (!word(text[at - 1]) && text[at - 1] != '.')) && (at + name.size() == text.size() || !word(text[at + name.size()])))
+        return true;
     return false;
   }
 
@@ -128,7 +138,8 @@ class Writer {
       const std::string text = copy_before(s);
       if (text.empty() || text.find('\n') != std::string::npos || again.find(text) != std::string::npos) return true;
       const std::string_view here = std::string_view(out_).substr(begin);
-      if (names_in(here, text.substr(0, text.find(" = "))) && here.find(text) == std::string_view::npos) again += std::string(indent_, ' ') + text + "\n";
+      if (names_in(here, text.substr(0, text.find(" = "))) && here.find(text) == std::string_view::npos)
+        again += std::string(indent_, ' ') + text + "\n";
       return true;
     });
     out_.insert(begin, again);
@@ -147,7 +158,8 @@ class Writer {
   }
 
   bool packed() const {
-    return f_.lo && f_.lo->level > 0 && lo_view_->levels[static_cast<std::size_t>(f_.lo->level) - 1].through_container && received().size() > 1;
+    return f_.lo && f_.lo->level > 0 && lo_view_->levels[static_cast<std::size_t>(f_.lo->level) - 1].through_container &&
+        received().size() > 1;
   }
 
   std::string signature() const {
@@ -169,10 +181,12 @@ class Writer {
         for (const Slot& s : received()) params.push_back(s.name);
       for (const auto& p : passed_params()) params.push_back(p);
       for (const auto& p : fn_.parameters)
-        if (std::find(f_.provided.defaults.begin(), f_.provided.defaults.end(), p.name) != f_.provided.defaults.end()) params.push_back(render_(p.range));
+        if (std::find(f_.provided.defaults.begin(), f_.provided.defaults.end(), p.name) != f_.provided.defaults.end())
+          params.push_back(render_(p.range));
     }
     // A decorator's function may add arguments that this part does not read.
-    const bool wrapped = std::any_of(fn_.decorators.begin(), fn_.decorators.end(), [&](const Expr* d) { return c_.trace.wrapping.count(d) > 0; });
+    const bool wrapped =
+        std::any_of(fn_.decorators.begin(), fn_.decorators.end(), [&](const Expr* d) { return c_.trace.wrapping.count(d) > 0; });
     if (wrapped && params.back().compare(0, 2, "**") != 0) params.push_back("**" + fresh_name(c_, f_.frame, "unread"));
     return fmt::format("def {}({}):", fn_.name, fmt::join(params, ", "));
   }
@@ -192,7 +206,8 @@ class Writer {
     if (f_.lo->level == 0 && !names.empty()) {
       const std::string self = fn_.parameters[0].name;
       own_line("assert " + self + ".input_tensor is not None");
-      own_line(names.size() == 1 ? "(" + names[0] + ",) = " + self + ".input_tensor" : fmt::format("{} = {}.input_tensor", fmt::join(names, ", "), self));
+      own_line(names.size() == 1 ? "(" + names[0] + ",) = " + self + ".input_tensor"
+                                 : fmt::format("{} = {}.input_tensor", fmt::join(names, ", "), self));
     } else if (packed()) {
       own_line(fmt::format("{} = {}", fmt::join(names, ", "), packed_name()));
     }
@@ -278,10 +293,14 @@ class Writer {
       return;
     }
     auto any = [&](auto&& self, const Block& b) -> bool {
-      return std::any_of(b.begin(), b.end(), [&](const Stmt* k) { return keep.count(k) || (k->kind == StmtKind::If && (self(self, k->body) || self(self, k->orelse))); });
+      return std::any_of(b.begin(), b.end(), [&](const Stmt* k) {
+        return keep.count(k) || (k->kind == StmtKind::If && (self(self, k->body) || self(self, k->orelse)));
+      });
     };
     auto all = [&](auto&& self, const Block& b) -> bool {
-      return std::all_of(b.begin(), b.end(), [&](const Stmt* k) { return k->kind == StmtKind::If ? self(self, k->body) && self(self, k->orelse) : keep.count(k) != 0; });
+      return std::all_of(b.begin(), b.end(), [&](const Stmt* k) {
+        return k->kind == StmtKind::If ? self(self, k->body) && self(self, k->orelse) : keep.count(k) != 0;
+      });
     };
     if (!any(any, s->body) && !any(any, s->orelse)) return;
     if (all(all, s->body) && all(all, s->orelse)) {
@@ -302,7 +321,8 @@ class Writer {
     line(static_cast<std::size_t>(col), shift(with_edits(head, edits_of(s), render_), delta) + layout_.behind(head.end));
     branch_of(s->body, delta, col);
     if (!any(any, s->orelse)) return;
-    const bool elif = s->orelse.size() == 1 && s->orelse[0]->kind == StmtKind::If && layout_.text().compare(s->orelse[0]->range.begin, 4, "elif") == 0;
+    const bool elif =
+        s->orelse.size() == 1 && s->orelse[0]->kind == StmtKind::If && layout_.text().compare(s->orelse[0]->range.begin, 4, "elif") == 0;
     if (elif) {
       kept(s->orelse[0], delta);
     } else {
@@ -383,7 +403,9 @@ class Writer {
     std::string text = with_edits(s->range, far_edits(s), render_);
     // The copy's readers all ran before the cut: its original may not have crossed.
     if (const std::string copy = copy_before(s); !copy.empty() && text.rfind(copy, 0) == 0)
-      if (const std::string rest = text.substr(text.find_first_not_of(" \n\t", copy.size())); !names_in(rest, copy.substr(0, copy.find(" = ")))) text = rest;
+      if (const std::string rest = text.substr(text.find_first_not_of(" \n\t", copy.size()));
+          !names_in(rest, copy.substr(0, copy.find(" = "))))
+        text = rest;
     statement(s, delta, text);
   }
 
@@ -393,7 +415,8 @@ class Writer {
     const std::size_t begin = out_.size();
     near_text(s, delta, done, col);
     const std::string copy = copy_before(s);
-    if (!copy.empty() && names_in(std::string_view(out_).substr(begin), copy.substr(0, copy.find(" = ")))) out_.insert(begin, std::string(col, ' ') + shift(copy, delta) + "\n");
+    if (!copy.empty() && names_in(std::string_view(out_).substr(begin), copy.substr(0, copy.find(" = "))))
+      out_.insert(begin, std::string(col, ' ') + shift(copy, delta) + "\n");
   }
 
   void near_text(const Stmt* s, int delta, const std::vector<Edit>& done, std::size_t col) {
@@ -425,7 +448,9 @@ class Writer {
       uses_.islice = true;
       std::string it = with_edits(p.stmt->value->range, e, render_);
       if (p.stmt->value->kind == ExprKind::Tuple && it[0] != '(') it = "(" + it + ")";
-      std::string range = p.from == 0 ? std::to_string(p.to) : p.to < 0 ? fmt::format("{}, None", p.from) : fmt::format("{}, {}", p.from, p.to);
+      std::string range = p.from == 0 ? std::to_string(p.to)
+          : p.to < 0                  ? fmt::format("{}, None", p.from)
+                                      : fmt::format("{}, {}", p.from, p.to);
       std::erase_if(e, [&](const Edit& x) { return p.stmt->value->outer.contains(x.range); });
       e.push_back({p.stmt->value->outer, "islice(" + it + ", " + range + ")"});
     }
@@ -479,7 +504,8 @@ class Writer {
 
 }  // namespace
 
-std::string method_text(const Context& c, const FrameSlice& f, const CutView* lo_view, const CutView* hi_view, const RenderText& render, Uses& uses) {
+std::string method_text(const Context& c, const FrameSlice& f, const CutView* lo_view, const CutView* hi_view, const RenderText& render,
+                        Uses& uses) {
   return Writer(c, f, lo_view, hi_view, render, uses).run();
 }
 

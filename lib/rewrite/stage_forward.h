@@ -15,10 +15,11 @@ struct Uses {
   bool absent = false;
   bool drop_unused = false;
   bool attributes_only = false;
-  std::vector<std::string> imports;   ///< whole statements
+  std::vector<std::string> imports;  ///< whole statements
 };
 
 /// The method of a frame in a stage, from `def`. `lo_view`/`hi_view`: the stage's cuts (nullptr at the ends).
-std::string method_text(const Context& c, const FrameSlice& f, const CutView* lo_view, const CutView* hi_view, const RenderText& render, Uses& uses);
+std::string method_text(const Context& c, const FrameSlice& f, const CutView* lo_view, const CutView* hi_view, const RenderText& render,
+                        Uses& uses);
 
 }  // namespace shardwright::rewrite::stage

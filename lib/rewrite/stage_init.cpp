@@ -35,7 +35,8 @@ bool fills(const Stmt* s, const std::string& name) {
 }
 
 bool simple(const Stmt* s) {
-  return s->kind == StmtKind::Assign || s->kind == StmtKind::AnnAssign || s->kind == StmtKind::AugAssign || s->kind == StmtKind::Expression || s->kind == StmtKind::Delete || s->kind == StmtKind::Assert;
+  return s->kind == StmtKind::Assign || s->kind == StmtKind::AnnAssign || s->kind == StmtKind::AugAssign ||
+      s->kind == StmtKind::Expression || s->kind == StmtKind::Delete || s->kind == StmtKind::Assert;
 }
 
 }  // namespace
@@ -85,8 +86,8 @@ bool InitSlice::unheld(const model::AttrWrite& w) const {
       }
       return m >= 0 && !use_.holds(stage_, m);
     }
-    case model::AttrWrite::Parameter: case model::AttrWrite::Buffer:
-      return use_.holds(stage_, w.owner) ? !use_.holds(stage_, Named{w.owner, w.name}) : true;
+    case model::AttrWrite::Parameter:
+    case model::AttrWrite::Buffer: return use_.holds(stage_, w.owner) ? !use_.holds(stage_, Named{w.owner, w.name}) : true;
     default: return false;
   }
 }
@@ -256,7 +257,8 @@ bool InitSlice::round() {
           mentioned |= use_.mentions(stage_).of_module.count({w->owner, w->name}) != 0;
           parameter |= w->kind != model::AttrWrite::Child;
         }
-        if (mentioned && !parameter && s->kind == StmtKind::Assign && s->value && s->targets.size() == 1 && s->targets[0]->kind == ExprKind::Attribute) {
+        if (mentioned && !parameter && s->kind == StmtKind::Assign && s->value && s->targets.size() == 1 &&
+            s->targets[0]->kind == ExprKind::Attribute) {
           if (absent_.emplace(s, f).second) changed = true;
           return;
         }
@@ -346,7 +348,7 @@ void InitSlice::rounds() {
         if (s->kind != StmtKind::Assign || drop_.count(s) || s->targets.size() != 1 || s->targets[0]->kind != ExprKind::Name) return;
         const std::string& name = s->targets[0]->text;
         bool read_by_dropped = false, read_by_kept = false;
-        std::vector<const Stmt*> with{s};   // and what only fills it: layers.append(…)
+        std::vector<const Stmt*> with{s};  // and what only fills it: layers.append(…)
         for_statements(f->body, [&](const Stmt* k) {
           if (k == s) return;
           bool gone = false;
@@ -387,7 +389,9 @@ bool InitSlice::container_call(const Expr* call) const {
   for (const auto& m : c_.trace.modules)
     if (m.construct_call == call && use_.container(m.id)) return true;
   const Expr* f = call->kids[0];
-  static const std::set<std::string> names{"ModuleList", "Sequential", "ModuleDict", "OrderedDict", "dict", "list", "tuple", "append", "extend", "insert", "add_module", "register_module", "setattr", "update"};
+  static const std::set<std::string> names{"ModuleList", "Sequential",      "ModuleDict", "OrderedDict", "dict",
+                                           "list",       "tuple",           "append",     "extend",      "insert",
+                                           "add_module", "register_module", "setattr",    "update"};
   return (f->kind == ExprKind::Name || f->kind == ExprKind::Attribute) && names.count(f->text) != 0;
 }
 
@@ -428,8 +432,8 @@ const InitSlice::Counter* InitSlice::counter_for(const Function* f, const void* 
   if (!target || !iterable) return nullptr;
   const bool call = iterable->kind == ExprKind::Call && iterable->kids[0]->kind == ExprKind::Name;
   const bool range = call && iterable->kids[0]->text == "range" && iterable->args.size() == 1;
-  const bool enumerate = call && iterable->kids[0]->text == "enumerate" && iterable->args.size() == 1 && target->kind == ExprKind::Tuple && target->kids.size() == 2 &&
-                         target->kids[0]->kind == ExprKind::Name;
+  const bool enumerate = call && iterable->kids[0]->text == "enumerate" && iterable->args.size() == 1 && target->kind == ExprKind::Tuple &&
+      target->kids.size() == 2 && target->kids[0]->kind == ExprKind::Name;
   program::NameSet used;
   program::names_read(f->body, used);
   program::names_written(f->body, used);
@@ -503,15 +507,20 @@ void InitSlice::visit_sites(const Function* f, const Stmt* s, const Expr* e, boo
     for (const auto& a : e->args) visit_sites(f, s, a.value, inner || (container_call(e) && s->kind == StmtKind::Expression));
     return;
   }
-  const bool transparent = e->kind == ExprKind::List || e->kind == ExprKind::Tuple || e->kind == ExprKind::Starred || e->kind == ExprKind::ListComp ||
-                           e->kind == ExprKind::GeneratorExp || e->kind == ExprKind::Dict || e->kind == ExprKind::Conditional || e->kind == ExprKind::DictComp ||
-                           e->kind == ExprKind::Binary;
+  const bool transparent = e->kind == ExprKind::List || e->kind == ExprKind::Tuple || e->kind == ExprKind::Starred ||
+      e->kind == ExprKind::ListComp || e->kind == ExprKind::GeneratorExp || e->kind == ExprKind::Dict || e->kind == ExprKind::Conditional ||
+      e->kind == ExprKind::DictComp || e->kind == ExprKind::Binary;
   program::for_each_child(e, [&](const Expr* k) { visit_sites(f, s, k, ok && transparent); });
 }
 
 void InitSlice::site(const Function* f, const Expr* e, bool ok) {
   const Trace& t = c_.trace;
-  struct Made { ModuleId m; bool held; bool partial; int index; };
+  struct Made {
+    ModuleId m;
+    bool held;
+    bool partial;
+    int index;
+  };
   std::vector<Made> made;
   const void* loop = nullptr;
   int clause = 0;
@@ -604,7 +613,7 @@ void InitSlice::guards() {
       for (const Expr* e : s->targets) program::target_names(e, targets);
       for (const auto& name : targets.names()) {
         bool gaps = false;
-        std::set<std::string> missing, stand_in;   // attributes that some object held in part lacks, or has an Absent for
+        std::set<std::string> missing, stand_in;  // attributes that some object held in part lacks, or has an Absent for
         for (const FrameId id : frames_.at(f)) {
           const auto w = c_.facts.frame(id).by_name.find(name);
           if (w == c_.facts.frame(id).by_name.end()) continue;
@@ -642,7 +651,8 @@ void InitSlice::guards() {
         const Stmt* first = s->body.front();
         if (gaps) {
           const std::string in(layout.column(first), ' ');
-          edits_[f].push_back({{first->range.file, first->range.begin, first->range.begin}, "if isinstance(" + name + ", Absent):\n" + in + "    continue\n" + in});
+          edits_[f].push_back({{first->range.file, first->range.begin, first->range.begin},
+                               "if isinstance(" + name + ", Absent):\n" + in + "    continue\n" + in});
           uses_absent_ = true;
         }
         for (const auto& [k, attr] : by_statement) {
@@ -651,7 +661,8 @@ void InitSlice::guards() {
             test = "not isinstance(getattr(" + name + ", \"" + attr + "\", Absent()), Absent)";
             uses_absent_ = true;
           }
-          edits_[f].push_back({{k->range.file, k->range.begin, k->range.begin}, "if " + test + ":\n" + std::string(layout.column(k) + 4, ' ')});
+          edits_[f].push_back(
+              {{k->range.file, k->range.begin, k->range.begin}, "if " + test + ":\n" + std::string(layout.column(k) + 4, ' ')});
         }
       }
     });
@@ -701,7 +712,9 @@ std::optional<std::string> InitSlice::text(const Function* f, const RenderText& 
   std::function<bool(const Stmt*)> gone = [&](const Stmt* s) -> bool {
     if (drop_.count(s)) return true;
     if (s->kind != StmtKind::If && s->kind != StmtKind::For && s->kind != StmtKind::With) return false;
-    auto all = [&](const Block& b) { return std::all_of(b.begin(), b.end(), [&](const Stmt* k) { return gone(k) || k->kind == StmtKind::Pass; }); };
+    auto all = [&](const Block& b) {
+      return std::all_of(b.begin(), b.end(), [&](const Stmt* k) { return gone(k) || k->kind == StmtKind::Pass; });
+    };
     auto any = [&](const Block& b) { return std::any_of(b.begin(), b.end(), [&](const Stmt* k) { return gone(k); }); };
     return all(s->body) && all(s->orelse) && (any(s->body) || any(s->orelse));
   };
@@ -723,7 +736,8 @@ std::optional<std::string> InitSlice::text(const Function* f, const RenderText& 
         continue;
       }
       const std::uint32_t begin = line_start(s->range.begin);
-      const bool alone = file.find_first_not_of(" \t", begin) == s->range.begin && (i + 1 == b.size() || line_end(s->range.end) < b[i + 1]->range.begin);
+      const bool alone =
+          file.find_first_not_of(" \t", begin) == s->range.begin && (i + 1 == b.size() || line_end(s->range.end) < b[i + 1]->range.begin);
       if (!alone) {
         edits.push_back({s->range, "pass"});
         continue;
@@ -751,11 +765,14 @@ std::optional<std::string> InitSlice::text(const Function* f, const RenderText& 
     const auto keep = keep_list();
     std::vector<std::string> quoted;
     for (const auto& k : keep) quoted.push_back("\"" + k + "\"");
-    tail = "\n" + std::string(layout.column(f->body.front()), ' ') + fmt::format("drop_unused({}, [{}])", self_name(f), fmt::join(quoted, ", "));
+    tail = "\n" + std::string(layout.column(f->body.front()), ' ') +
+        fmt::format("drop_unused({}, [{}])", self_name(f), fmt::join(quoted, ", "));
     uses.drop_unused = true;
   }
-  if (const auto& described = use_.described(stage_); module_ == 0 && !described.empty() && init >= 0 && c_.trace.frame(init).function == f) {
-    tail += "\n" + std::string(layout.column(f->body.front()), ' ') + fmt::format("attributes_only({}, [\"{}\"])", self_name(f), fmt::join(described, "\", \""));
+  if (const auto& described = use_.described(stage_);
+      module_ == 0 && !described.empty() && init >= 0 && c_.trace.frame(init).function == f) {
+    tail += "\n" + std::string(layout.column(f->body.front()), ' ') +
+        fmt::format("attributes_only({}, [\"{}\"])", self_name(f), fmt::join(described, "\", \""));
     uses.attributes_only = true;
   }
   if (edits.empty() && tail.empty()) return std::nullopt;

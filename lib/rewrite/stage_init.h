@@ -24,8 +24,14 @@ class InitSlice {
   std::string counter(const void* loop) const;
 
  private:
-  struct Counter { std::string name; std::vector<Edit> edits; };
-  struct Place { const Function* function = nullptr; const Stmt* stmt = nullptr; };
+  struct Counter {
+    std::string name;
+    std::vector<Edit> edits;
+  };
+  struct Place {
+    const Function* function = nullptr;
+    const Stmt* stmt = nullptr;
+  };
 
   void collect();
   void rounds();
@@ -53,12 +59,12 @@ class InitSlice {
   const Use& use_;
   int stage_;
   ModuleId module_;
-  std::vector<const Function*> functions_;                       ///< of this module's class, run while it was built
+  std::vector<const Function*> functions_;  ///< of this module's class, run while it was built
   std::map<const Function*, std::vector<FrameId>> frames_;
   std::set<const Stmt*> drop_;
-  std::map<const Stmt*, const Function*> absent_;                ///< `self.x = Absent()`
-  std::set<std::pair<ModuleId, std::string>> late_;              ///< built whole, dropped at the end
-  bool narrow_ = false;                                          ///< drop_unused is needed
+  std::map<const Stmt*, const Function*> absent_;    ///< `self.x = Absent()`
+  std::set<std::pair<ModuleId, std::string>> late_;  ///< built whole, dropped at the end
+  bool narrow_ = false;                              ///< drop_unused is needed
   std::map<const Function*, std::vector<Edit>> edits_;
   std::map<const void*, Counter> counters_;
   std::set<const void*> used_counters_;

@@ -1,11 +1,12 @@
 // How a stage gets, at its beginning, the values that its part of the frames needs. See stage_provide.h.
+#include "rewrite/stage_provide.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <limits>
 
 #include "program/visit.h"
-#include "rewrite/stage_provide.h"
 
 namespace shardwright::rewrite::stage {
 
@@ -23,8 +24,15 @@ ArgumentAt argument(const Trace& t, FrameId f, const std::string& param) {
   }
   std::size_t at = 1;  // self
   for (const auto& arg : call->args) {
-    if (arg.double_star) { a.unclear = true; continue; }
-    if (arg.star) { a.unclear = true; at = 1000; continue; }
+    if (arg.double_star) {
+      a.unclear = true;
+      continue;
+    }
+    if (arg.star) {
+      a.unclear = true;
+      at = 1000;
+      continue;
+    }
     if (!arg.keyword.empty()) {
       if (arg.keyword == param) return {arg.value, param};
       continue;
@@ -42,7 +50,8 @@ bool is_iterator(const Binding& b) {
   return false;
 }
 
-Resolver::Resolver(const Context& c, StageSlice& stage, CutView& lo, CutView* hi) : c_(c), stage_(stage), lo_(lo), hi_(hi), clock_(lo.cut.clock) {
+Resolver::Resolver(const Context& c, StageSlice& stage, CutView& lo, CutView* hi)
+    : c_(c), stage_(stage), lo_(lo), hi_(hi), clock_(lo.cut.clock) {
   for (const auto& r : lo.cut.recompute) recompute_.insert(r.tensor);
   state_.resize(lo.levels.size());
 }
@@ -108,7 +117,11 @@ bool Resolver::provide(std::size_t l, int w, bool more_inputs) {
   }
   if (state_[l].by_statement.count(w)) return true;
   if (depth_ > 60) return false;
-  struct Depth { int& d; explicit Depth(int& x) : d(x) { ++d; } ~Depth() { --d; } } depth(depth_);
+  struct Depth {
+    int& d;
+    explicit Depth(int& x) : d(x) { ++d; }
+    ~Depth() { --d; }
+  } depth(depth_);
   const Binding& v = write(w).value;
   if (is_iterator(v)) return false;
   if (c_.facts.at_entry(w)) {
@@ -297,7 +310,11 @@ bool Resolver::read(std::size_t l, const Stmt* unit, const Read& r, Clock when, 
   if (provide(l, w, more_inputs)) return true;
   const auto kind = write(w).value.kind;
   if (w == current(l, r.name) && (kind == Binding::Int || kind == Binding::Float || kind == Binding::Bool) && depth_ < 40) {
-    struct Depth { int& d; explicit Depth(int& x) : d(x) { ++d; } ~Depth() { --d; } } depth(depth_);
+    struct Depth {
+      int& d;
+      explicit Depth(int& x) : d(x) { ++d; }
+      ~Depth() { --d; }
+    } depth(depth_);
     if (scalar(l, r.name, w)) return true;
   }
   // Tensors that cross under this very version are provided; others only by what is asked of them.
@@ -401,7 +418,8 @@ void Resolver::headers(std::size_t l, std::vector<Piece>& pieces) {
       } else {
         for (const auto& r : own_reads(p.stmt))
           if (!header_read(l, p.stmt, r, when)) {
-            fail("`" + r.name + "`, which the loop or block at " + c_.sources.describe(p.stmt->range) + " reads when it is entered, has changed since");
+            fail("`" + r.name + "`, which the loop or block at " + c_.sources.describe(p.stmt->range) +
+                 " reads when it is entered, has changed since");
             return;
           }
       }
@@ -490,7 +508,8 @@ void Resolver::finish() {
   }
   if (n > 1 && lo_.levels[n - 2].through_container)
     for (std::size_t l = 1; l < n; ++l)
-      if (lo_.levels[l - 1].through_container && !state_[l].passed.empty()) stage_.error = "arguments cannot be handed through the container";
+      if (lo_.levels[l - 1].through_container && !state_[l].passed.empty())
+        stage_.error = "arguments cannot be handed through the container";
 }
 
 namespace {
@@ -500,13 +519,12 @@ void prune(std::vector<Piece>& pieces, const Boundary& hi) {
   std::erase_if(pieces, [&](Piece& p) {
     switch (p.kind) {
       case Piece::Near: return hi.temps.empty() && (hi.at == At::BeforeCall || (hi.at == At::Inner && hi.inner_names.empty()));
-      case Piece::Loop: case Piece::With:
+      case Piece::Loop:
+      case Piece::With:
         if (p.body.empty()) return false;
         prune(p.body, hi);
         return p.body.empty();
-      case Piece::If:
-        prune(p.body, hi);
-        return p.body.empty() && !p.guard_other;
+      case Piece::If: prune(p.body, hi); return p.body.empty() && !p.guard_other;
       default: return false;
     }
   });

@@ -59,7 +59,8 @@ class Resolver {
   /// Puts a variable's tensors among what crosses; containers are taken apart and built again.
   bool carry_value(std::size_t l, const std::string& name, const std::string& produce, const Binding& v);
 
-  std::optional<std::string> rebuild(std::size_t l, const std::string& base, const std::string& stem, const std::string& produce, const Binding& v, int& n);
+  std::optional<std::string> rebuild(std::size_t l, const std::string& base, const std::string& stem, const std::string& produce,
+                                     const Binding& v, int& n);
 
   /// Is a class known by this name where the frame's function is written? `def`: its definition, when it stands there.
   bool names_class(std::size_t l, const std::string& cls, const program::ClassDef** def = nullptr) const;
@@ -70,7 +71,10 @@ class Resolver {
 
   // ---- sizes ---------------------------------------------------------------------------------------------------------
 
-  struct AtHand { std::string name; TensorId tensor; };
+  struct AtHand {
+    std::string name;
+    TensorId tensor;
+  };
   /// Tensors that the frame holds under a name after unpacking.
   std::vector<AtHand> at_hand(std::size_t l) const;
   std::set<std::string> names_at(std::size_t l) const;
@@ -87,7 +91,8 @@ class Resolver {
 
   // ---- what is computed again ------------------------------------------------------------------------------------------
 
-  template <class F> bool attempt(F f) {
+  template <class F>
+  bool attempt(F f) {
     State saved = state_;
     const auto intervals = stage_.recomputed;
     if (f()) return true;

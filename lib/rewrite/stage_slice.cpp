@@ -68,7 +68,10 @@ namespace {
 
 /// "attn" of self.attn, block of block; "" when there is none.
 std::string callee_name(const Expr* e) {
-  while (e && (e->kind == ExprKind::Subscript || e->kind == ExprKind::Starred || (e->kind == ExprKind::Attribute && e->kids[0]->kind == ExprKind::Call))) e = e->kids[0];
+  while (e &&
+         (e->kind == ExprKind::Subscript || e->kind == ExprKind::Starred ||
+          (e->kind == ExprKind::Attribute && e->kids[0]->kind == ExprKind::Call)))
+    e = e->kids[0];
   if (!e || e->kind != ExprKind::Call) return "";
   const Expr* f = e->kids[0];
   while (f->kind == ExprKind::Subscript) f = f->kids[0];
@@ -116,7 +119,8 @@ bool needs_temp(const Context& c, const Boundary& b, const Expr* e) {
 void find_temps(const Context& c, Boundary& b, std::string& error) {
   const FunctionIndex& index = c.index(b.frame);
   const Stmt* s = b.chain.back();
-  if (s->kind != StmtKind::Expression && s->kind != StmtKind::Assign && s->kind != StmtKind::AnnAssign && s->kind != StmtKind::AugAssign && s->kind != StmtKind::Return) {
+  if (s->kind != StmtKind::Expression && s->kind != StmtKind::Assign && s->kind != StmtKind::AnnAssign && s->kind != StmtKind::AugAssign &&
+      s->kind != StmtKind::Return) {
     error = "it lies in the head of a compound statement";
     return;
   }
@@ -129,11 +133,14 @@ void find_temps(const Context& c, Boundary& b, std::string& error) {
     for (const Expr* k : in_evaluation_order(b.call)) expand(k, before);
   for (const Expr *e = b.call, *p = index.parent(e); p; e = p, p = index.parent(p)) {
     switch (p->kind) {
-      case ExprKind::ListComp: case ExprKind::SetComp: case ExprKind::DictComp: case ExprKind::GeneratorExp:
-        error = "it lies inside a comprehension";
-        return;
+      case ExprKind::ListComp:
+      case ExprKind::SetComp:
+      case ExprKind::DictComp:
+      case ExprKind::GeneratorExp: error = "it lies inside a comprehension"; return;
       case ExprKind::Lambda: error = "it lies inside a lambda"; return;
-      case ExprKind::Await: case ExprKind::Yield: case ExprKind::YieldFrom: error = "it lies inside a generator"; return;
+      case ExprKind::Await:
+      case ExprKind::Yield:
+      case ExprKind::YieldFrom: error = "it lies inside a generator"; return;
       case ExprKind::Walrus: error = "it lies inside `:=`"; return;
       default: break;
     }
@@ -171,12 +178,14 @@ void find_temps(const Context& c, Boundary& b, std::string& error) {
   }
 }
 
-std::string described(const Context& c, const Function* f) { return "`" + (f ? f->name : std::string("?")) + "`" + (f ? " (" + c.sources.describe(f->def_range) + ")" : ""); }
+std::string described(const Context& c, const Function* f) {
+  return "`" + (f ? f->name : std::string("?")) + "`" + (f ? " (" + c.sources.describe(f->def_range) + ")" : "");
+}
 
 bool is_super_call(const Expr* call) {
   const Expr* callee = call ? call->kids[0] : nullptr;
-  return callee && callee->kind == ExprKind::Attribute && callee->kids[0]->kind == ExprKind::Call && callee->kids[0]->kids[0]->kind == ExprKind::Name &&
-         callee->kids[0]->kids[0]->text == "super";
+  return callee && callee->kind == ExprKind::Attribute && callee->kids[0]->kind == ExprKind::Call &&
+      callee->kids[0]->kids[0]->kind == ExprKind::Name && callee->kids[0]->kids[0]->text == "super";
 }
 
 }  // namespace
@@ -196,24 +205,54 @@ CutView view(const Context& c, const pipeline::Cut& cut, std::string& error) {
     b.frame = l.frame;
     b.step = l.step;
     const auto& f = t.frame(l.frame);
-    if (!f.function || f.function->name == "<lambda>") { error = "it lies inside a lambda"; return v; }
-    if (f.self < 0 || !f.function->owner) { error = "it lies inside the function " + described(c, f.function) + ", which is no method of a module"; return v; }
-    if (f.function->is_generator || f.function->is_async) { error = "it lies inside the generator " + described(c, f.function); return v; }
-    if (f.via_partial) { error = described(c, f.function) + " is called through functools.partial"; return v; }
-    if (is_super_call(f.call)) { error = "it lies inside a method of a base class, called by super()"; return v; }
-    if (l.step < 0) { error = "its place in " + described(c, f.function) + " is not known"; return v; }
+    if (!f.function || f.function->name == "<lambda>") {
+      error = "it lies inside a lambda";
+      return v;
+    }
+    if (f.self < 0 || !f.function->owner) {
+      error = "it lies inside the function " + described(c, f.function) + ", which is no method of a module";
+      return v;
+    }
+    if (f.function->is_generator || f.function->is_async) {
+      error = "it lies inside the generator " + described(c, f.function);
+      return v;
+    }
+    if (f.via_partial) {
+      error = described(c, f.function) + " is called through functools.partial";
+      return v;
+    }
+    if (is_super_call(f.call)) {
+      error = "it lies inside a method of a base class, called by super()";
+      return v;
+    }
+    if (l.step < 0) {
+      error = "its place in " + described(c, f.function) + " is not known";
+      return v;
+    }
     const auto& step = t.step(l.step);
     b.chain = c.index(l.frame).chain(step.stmt);
-    if (b.chain.empty() || !c.index(l.frame).place(step.stmt)) { error = "its statement is not in " + described(c, f.function); return v; }
+    if (b.chain.empty() || !c.index(l.frame).place(step.stmt)) {
+      error = "its statement is not in " + described(c, f.function);
+      return v;
+    }
     for (const Stmt* s : b.chain) {
       int n = 0;
       for (const auto& it : step.iters)
         if (it.loop == s) n = it.index;
       b.iteration.push_back(n);
       if (s == b.chain.back()) break;
-      if (s->kind == StmtKind::While) { error = "it lies inside a while loop (" + c.sources.describe(s->range) + ")"; return v; }
-      if (s->kind == StmtKind::Try) { error = "it lies inside a try statement (" + c.sources.describe(s->range) + ")"; return v; }
-      if (s->kind == StmtKind::Match) { error = "it lies inside a match statement (" + c.sources.describe(s->range) + ")"; return v; }
+      if (s->kind == StmtKind::While) {
+        error = "it lies inside a while loop (" + c.sources.describe(s->range) + ")";
+        return v;
+      }
+      if (s->kind == StmtKind::Try) {
+        error = "it lies inside a try statement (" + c.sources.describe(s->range) + ")";
+        return v;
+      }
+      if (s->kind == StmtKind::Match) {
+        error = "it lies inside a match statement (" + c.sources.describe(s->range) + ")";
+        return v;
+      }
     }
     if (i + 1 < cut.path.size()) {
       b.at = At::Inner;
@@ -224,18 +263,31 @@ CutView view(const Context& c, const pipeline::Cut& cut, std::string& error) {
       for (; p >= 0 && p != l.frame; p = t.frame(p).parent) {
         const auto& x = t.frame(p);
         const bool container = x.function && x.function->owner && x.function->owner->name == "Sequential";
-        if (!x.builtin || !container) { error = "it lies inside " + described(c, t.frame(b.inner).function) + ", which the built-in " + described(c, x.function) + " calls"; return v; }
+        if (!x.builtin || !container) {
+          error =
+              "it lies inside " + described(c, t.frame(b.inner).function) + ", which the built-in " + described(c, x.function) + " calls";
+          return v;
+        }
       }
     } else {
       switch (cut.kind) {
         case pipeline::CutKind::BeforeStep: b.at = At::Statement; break;
-        case pipeline::CutKind::BeforeCall: b.at = At::BeforeCall; b.call = cut.before_call; break;
-        case pipeline::CutKind::AfterCall: b.at = At::AfterCall; b.call = cut.after_call; break;
+        case pipeline::CutKind::BeforeCall:
+          b.at = At::BeforeCall;
+          b.call = cut.before_call;
+          break;
+        case pipeline::CutKind::AfterCall:
+          b.at = At::AfterCall;
+          b.call = cut.after_call;
+          break;
         case pipeline::CutKind::BetweenChildren:
           b.at = At::Container;
           for (const FrameId x : c.facts.frame(b.frame).callees)
             if (t.frame(x).begin < cut.clock && cut.clock < t.frame(x).end) b.call = t.frame(x).call;
-          if (b.call && b.call->args.size() != 1) { error = "the container is called with other than one argument"; return v; }
+          if (b.call && b.call->args.size() != 1) {
+            error = "the container is called with other than one argument";
+            return v;
+          }
           break;
         case pipeline::CutKind::InsideBuiltin: error = "it lies inside a built-in layer"; return v;
       }
@@ -255,7 +307,8 @@ namespace {
 
 class Cutter {
  public:
-  Cutter(const Context& c, FrameId f, const Boundary* lo, const Boundary* hi, std::string& error) : c_(c), frame_(f), lo_(lo), hi_(hi), error_(error) {
+  Cutter(const Context& c, FrameId f, const Boundary* lo, const Boundary* hi, std::string& error)
+      : c_(c), frame_(f), lo_(lo), hi_(hi), error_(error) {
     from_ = lo ? lo->cut->clock : c.trace.frame(f).begin;
     to_ = hi ? hi->cut->clock : std::numeric_limits<Clock>::max();
   }
@@ -299,7 +352,10 @@ class Cutter {
     switch (s->kind) {
       case StmtKind::For: {
         for (const Boundary* b : {lo, hi})
-          if (b && branch(b) != &s->body) { error_ = "it lies in the else branch of a loop"; return; }
+          if (b && branch(b) != &s->body) {
+            error_ = "it lies in the else branch of a loop";
+            return;
+          }
         auto piece = [&](int from, int to, const Boundary* l, const Boundary* h) {
           Piece p{.kind = Piece::Loop, .stmt = s, .from = from, .to = to, .sliced = true, .on_path = lo != nullptr};
           p.body = l || h ? block(s->body, inner, l, h) : std::vector<Piece>{};
@@ -332,7 +388,10 @@ class Cutter {
       case StmtKind::If: {
         Piece p{.kind = Piece::If, .stmt = s, .on_path = lo != nullptr};
         const Block* b = branch(lo ? lo : hi);
-        if (lo && hi && branch(lo) != branch(hi)) { error_ = "a stage begins and ends in different branches"; return; }
+        if (lo && hi && branch(lo) != branch(hi)) {
+          error_ = "a stage begins and ends in different branches";
+          return;
+        }
         p.in_orelse = b == &s->orelse;
         p.header = !p.in_orelse;
         p.guard_other = !lo && !constant_condition(s->value) && (p.in_orelse || !s->orelse.empty());
@@ -417,7 +476,8 @@ class Live {
         if (!lo_->value_name.empty()) live.insert(lo_->value_name);
         return live;
       }
-      case Piece::Near: case Piece::FarNear: {
+      case Piece::Near:
+      case Piece::FarNear: {
         for (const Temp& t : hi_->temps) live.erase(t.name);
         live.erase(hi_->value_name);
         for (const auto& n : hi_->inner_names) live.erase(n);
@@ -487,7 +547,8 @@ class Live {
         add(in, own_reads(s));
         return in;
       }
-      case StmtKind::For: case StmtKind::While: {
+      case StmtKind::For:
+      case StmtKind::While: {
         Names in = live;
         for (int pass = 0; pass < 2; ++pass) {
           Names body = block(s->body, in);

@@ -36,16 +36,16 @@ struct Temp {
 
 /// Something that crosses a cut, as one frame sees it.
 struct Slot {
-  std::string name;      ///< variable behind the cut
-  std::string produce;   ///< expression before the cut ("x", "skips[0]", "pack.mask")
-  std::string base;      ///< variable that `produce` reads
+  std::string name;     ///< variable behind the cut
+  std::string produce;  ///< expression before the cut ("x", "skips[0]", "pack.mask")
+  std::string base;     ///< variable that `produce` reads
   TensorId tensor = -1;
 };
 
 /// An argument of the inner frame that is evaluated again behind the cut.
 struct Passed {
   std::string param;
-  const Expr* expr = nullptr;   ///< in the outer frame
+  const Expr* expr = nullptr;  ///< in the outer frame
   std::string keyword;
 };
 
@@ -55,19 +55,19 @@ struct Boundary {
   int level = 0;
   FrameId frame = -1, inner = -1;
   StepId step = -1;
-  std::vector<const Stmt*> chain;         ///< statements down to the one cut, that last
-  std::vector<int> iteration;             ///< beside chain: iteration of a loop, else 0
+  std::vector<const Stmt*> chain;  ///< statements down to the one cut, that last
+  std::vector<int> iteration;      ///< beside chain: iteration of a loop, else 0
   At at = At::Statement;
   const Expr* call = nullptr;
-  bool through_container = false;         ///< Inner: the inner frame is called by a built-in container
+  bool through_container = false;  ///< Inner: the inner frame is called by a built-in container
   std::vector<Temp> temps;
-  std::string value_name;                 ///< AfterCall, Container: the variable that holds the call's value
-  bool value_is_target = false;           ///< … and that is the statement's own target: nothing of the statement is left
+  std::string value_name;        ///< AfterCall, Container: the variable that holds the call's value
+  bool value_is_target = false;  ///< … and that is the statement's own target: nothing of the statement is left
   // Found by the analysis of the stage behind the cut:
-  std::vector<Slot> own;                  ///< what this frame holds
-  std::vector<std::string> inner_names;   ///< names in this frame for what the inner frame carries
-  std::vector<Passed> passed;             ///< to the inner frame
-  std::vector<std::string> kept_defaults; ///< parameters of the inner frame that keep their default
+  std::vector<Slot> own;                   ///< what this frame holds
+  std::vector<std::string> inner_names;    ///< names in this frame for what the inner frame carries
+  std::vector<Passed> passed;              ///< to the inner frame
+  std::vector<std::string> kept_defaults;  ///< parameters of the inner frame that keep their default
 };
 
 /// All boundaries of one cut, outermost frame first.
@@ -81,37 +81,37 @@ struct CutView {
 struct Piece {
   enum Kind { Whole, Far, Near, FarNear, Loop, If, With, Prefix } kind = Whole;
   const Stmt* stmt = nullptr;
-  const Block* block = nullptr;           ///< Prefix
-  std::size_t upto = 0;                   ///< Prefix: statements before this one
-  int from = 0, to = -1;                  ///< Loop: iterations; -1: to the end
-  bool sliced = false;                    ///< Loop: from/to apply
-  bool on_path = false;                   ///< Loop, If, With: entered before the first boundary
-  bool in_orelse = false;                 ///< If
-  bool header = true;                     ///< If: keep the condition
-  bool guard_other = false;               ///< If: the other branch raises
+  const Block* block = nullptr;  ///< Prefix
+  std::size_t upto = 0;          ///< Prefix: statements before this one
+  int from = 0, to = -1;         ///< Loop: iterations; -1: to the end
+  bool sliced = false;           ///< Loop: from/to apply
+  bool on_path = false;          ///< Loop, If, With: entered before the first boundary
+  bool in_orelse = false;        ///< If
+  bool header = true;            ///< If: keep the condition
+  bool guard_other = false;      ///< If: the other branch raises
   std::vector<Piece> body;
 };
 
 /// What is provided to one frame of a stage at its beginning.
 struct Provided {
-  std::map<std::string, int> top;                    ///< name → version that it holds after unpacking (crossing, inputs, arguments, lines)
-  std::set<const Stmt*> keep;                        ///< statements before the boundary that are kept
-  std::vector<const Stmt*> early;                    ///< kept ones that come before unpacking: they read inputs whose names are used again
-  std::map<const Stmt*, std::vector<Edit>> edits;    ///< in kept statements
+  std::map<std::string, int> top;                  ///< name → version that it holds after unpacking (crossing, inputs, arguments, lines)
+  std::set<const Stmt*> keep;                      ///< statements before the boundary that are kept
+  std::vector<const Stmt*> early;                  ///< kept ones that come before unpacking: they read inputs whose names are used again
+  std::map<const Stmt*, std::vector<Edit>> edits;  ///< in kept statements
   std::vector<std::pair<std::string, std::string>> lines;  ///< name = text, after unpacking
-  std::set<int> by_statement;                        ///< versions made by kept statements
-  std::vector<std::string> inputs;                   ///< root: inputs read; inner: parameters that stay
+  std::set<int> by_statement;                              ///< versions made by kept statements
+  std::vector<std::string> inputs;                         ///< root: inputs read; inner: parameters that stay
   std::vector<Slot> own;
-  std::vector<Passed> passed;                        ///< from the outer frame to this one
+  std::vector<Passed> passed;  ///< from the outer frame to this one
   std::vector<std::string> defaults;
-  std::vector<const Stmt*> dropped_headers;          ///< conditions that cannot be evaluated again
+  std::vector<const Stmt*> dropped_headers;  ///< conditions that cannot be evaluated again
 };
 
 /// One frame in one stage.
 struct FrameSlice {
   FrameId frame = -1;
-  const Boundary* lo = nullptr;   ///< the cut at the beginning of the stage
-  const Boundary* hi = nullptr;   ///< the cut at its end
+  const Boundary* lo = nullptr;  ///< the cut at the beginning of the stage
+  const Boundary* hi = nullptr;  ///< the cut at its end
   std::vector<Piece> pieces;
   Provided provided;
 };
@@ -121,7 +121,7 @@ struct StageSlice {
   Clock from = 0, to = 0;
   std::map<FrameId, FrameSlice> frames;
   std::string error;
-  std::vector<std::pair<Clock, Clock>> recomputed;   ///< intervals of what kept statements computed before the stage
+  std::vector<std::pair<Clock, Clock>> recomputed;  ///< intervals of what kept statements computed before the stage
 };
 
 /// Shared by the parts of the slicer.
@@ -131,7 +131,7 @@ class Context {
   const Trace& trace;
   const support::SourceManager& sources;
   Facts facts;
-  bool contiguous = false;   ///< what a stage returns is made contiguous
+  bool contiguous = false;  ///< what a stage returns is made contiguous
   const FunctionIndex& index(const Function* f) const;
   const FunctionIndex& index(FrameId f) const { return index(trace.frame(f).function); }
   const Layout& layout(const Function* f) const;

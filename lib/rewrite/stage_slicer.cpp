@@ -19,7 +19,7 @@ struct StageSlicer::Impl {
   Context context;
   std::vector<CutView> views;
   std::vector<StageSlice> stages;
-  std::vector<std::pair<TensorId, std::vector<int>>> tied;   ///< of the partition
+  std::vector<std::pair<TensorId, std::vector<int>>> tied;  ///< of the partition
   std::unique_ptr<Use> use;
   mutable std::map<std::pair<int, ModuleId>, std::unique_ptr<InitSlice>> inits;
 
@@ -48,12 +48,14 @@ struct StageSlicer::Impl {
     std::vector<std::pair<int, int>> out;
     if (!lo(k) || !hi(k)) return out;
     Uses uses;
-    const std::string text = method_text(context, root, lo(k), hi(k), [&](Range r) { return context.text(r); }, uses);
+    const std::string text = method_text(
+        context, root, lo(k), hi(k), [&](Range r) { return context.text(r); }, uses);
     const auto received = lo(k)->carried(0), returned = hi(k)->carried(0);
     for (std::size_t i = 0; i < received.size(); ++i)
       for (std::size_t j = 0; j < returned.size(); ++j)
         if (received[i].tensor == returned[j].tensor && times_named(text, received[i].name) == 2 &&
-            (received[i].name == returned[j].produce || (only_holds(text, returned[j].base) && !reads(stages[static_cast<std::size_t>(k)], received[i].tensor))))
+            (received[i].name == returned[j].produce ||
+             (only_holds(text, returned[j].base) && !reads(stages[static_cast<std::size_t>(k)], received[i].tensor))))
           out.emplace_back(static_cast<int>(i), static_cast<int>(j));
     return out;
   }
@@ -79,7 +81,9 @@ struct StageSlicer::Impl {
     for (const Boundary& b : v.levels) {
       const auto& f = t.frame(b.frame);
       for (const Expr* d : f.function ? f.function->decorators : std::vector<Expr*>{})
-        if (t.wrapping.count(d) && wrapped(f)) return "`" + f.function->name + "` runs inside the decorator `" + std::string(context.sources.text(d->range)) + "`, which would run for each part";
+        if (t.wrapping.count(d) && wrapped(f))
+          return "`" + f.function->name + "` runs inside the decorator `" + std::string(context.sources.text(d->range)) +
+              "`, which would run for each part";
       for (ModuleId m = f.self; m >= 0; m = t.module(m).parent) {
         const auto& mod = t.module(m);
         if (mod.builtin) continue;
@@ -89,7 +93,8 @@ struct StageSlicer::Impl {
         if (m != 0 && !mod.construct_call) return "`" + mod.fqn + "` is made out of sight of the source";
       }
       for (const auto& other : t.frames)
-        if (other.id != f.id && other.self == f.self && other.function == f.function && !other.init && other.begin >= t.forward_begin && other.begin < s.to && other.end > s.from) {
+        if (other.id != f.id && other.self == f.self && other.function == f.function && !other.init && other.begin >= t.forward_begin &&
+            other.begin < s.to && other.end > s.from) {
           const std::string who = t.module(f.self).fqn.empty() ? f.function->name : t.module(f.self).fqn + "." + f.function->name;
           if (s.frames.count(f.id)) return "`" + who + "` runs more than once in one stage, in part and as a whole";
         }
@@ -98,8 +103,8 @@ struct StageSlicer::Impl {
     for (const auto& state : t.states) {
       if ((state.changed < s.from) == (state.read < s.from)) continue;
       const bool before = state.changed < s.from;
-      return "`" + state.name + "`, changed in forward " + (before ? "before" : "behind") + " the cut (" + context.sources.describe(state.where) + "), is read " +
-             (before ? "after it" : "before it by the next call");
+      return "`" + state.name + "`, changed in forward " + (before ? "before" : "behind") + " the cut (" +
+          context.sources.describe(state.where) + "), is read " + (before ? "after it" : "before it by the next call");
     }
     // self.x = … in forward, read by code behind the cut.
     for (const auto& w : t.attr_writes) {
@@ -113,7 +118,9 @@ struct StageSlicer::Impl {
           if (p.kind == Piece::Prefix || !p.stmt) continue;
           bool read = false;
           program_reads(p, w.name, read);
-          if (read) return "attribute `" + w.name + "`, set in forward before the cut (" + context.sources.describe(w.value_expr ? w.value_expr->range : Range{}) + "), is read after it";
+          if (read)
+            return "attribute `" + w.name + "`, set in forward before the cut (" +
+                context.sources.describe(w.value_expr ? w.value_expr->range : Range{}) + "), is read after it";
         }
       }
     }
@@ -127,12 +134,14 @@ struct StageSlicer::Impl {
       return x;
     };
     auto written = [&](TensorId memory, bool before) {
-      return std::any_of(t.overwrites.begin(), t.overwrites.end(), [&](const auto& w) { return (w.first < s.from) == before && root(w.second) == memory; });
+      return std::any_of(t.overwrites.begin(), t.overwrites.end(),
+                         [&](const auto& w) { return (w.first < s.from) == before && root(w.second) == memory; });
     };
     std::map<TensorId, std::string> sent;
     for (const Slot& slot : v.carried(0)) {
       auto [at, fresh] = sent.emplace(root(slot.tensor), slot.name);
-      if (!fresh && written(at->first, false)) return "`" + at->second + "` and `" + slot.name + "` use the same memory and are written in place behind the cut";
+      if (!fresh && written(at->first, false))
+        return "`" + at->second + "` and `" + slot.name + "` use the same memory and are written in place behind the cut";
     }
     // Names of one frame: `residual = x` made again behind the cut is the same memory, but `x += y` has become `x = x + y` there.
     for (const auto& [id, f] : s.frames) {
@@ -146,7 +155,8 @@ struct StageSlicer::Impl {
         const int write = context.facts.version(id, name, s.from);
         if (write < 0 || t.var_writes[static_cast<std::size_t>(write)].value.kind != Binding::Tensor) continue;
         auto [at, fresh] = held.emplace(root(t.var_writes[static_cast<std::size_t>(write)].value.tensor), name);
-        if (!fresh && written(at->first, false)) return "`" + at->second + "` and `" + name + "` use the same memory and are written in place behind the cut";
+        if (!fresh && written(at->first, false))
+          return "`" + at->second + "` and `" + name + "` use the same memory and are written in place behind the cut";
       }
     }
     const auto outer = s.frames.find(v.levels[0].frame);
@@ -156,7 +166,8 @@ struct StageSlicer::Impl {
         if (given != name) continue;
         for (TensorId x : model::tensors_of(binding)) {
           if (written(root(x), true)) return "input `" + name + "` is written in place before the cut and read after it";
-          if (sent.count(root(x)) && written(root(x), false)) return "`" + sent[root(x)] + "` and input `" + name + "` use the same memory and are written in place behind the cut";
+          if (sent.count(root(x)) && written(root(x), false))
+            return "`" + sent[root(x)] + "` and input `" + name + "` use the same memory and are written in place behind the cut";
         }
       }
     return "";
@@ -188,7 +199,8 @@ void StageSlicer::Impl::program_reads(const Piece& p, const std::string& attr, b
   });
 }
 
-StageSlicer::StageSlicer(const model::Trace& t, const support::SourceManager& s, const model::Trace* other) : impl_(std::make_unique<Impl>(t, s)) {
+StageSlicer::StageSlicer(const model::Trace& t, const support::SourceManager& s, const model::Trace* other)
+    : impl_(std::make_unique<Impl>(t, s)) {
   impl_->context.facts.dims.compare_with(other);
 }
 StageSlicer::~StageSlicer() = default;
@@ -244,7 +256,9 @@ std::string StageSlicer::set_partition(const pipeline::Partition& p, int* refuse
       const auto& f = t.frame(m.init_frame);
       for (const auto& c : t.constructors)
         if (c.changed >= f.begin && c.changed <= f.end)
-          return refuse(std::min(k, n - 2), "the constructor of `" + m.fqn + "` changes `" + c.name + "` (" + impl_->context.sources.describe(c.where) + "), so no stage can do without it");
+          return refuse(std::min(k, n - 2),
+                        "the constructor of `" + m.fqn + "` changes `" + c.name + "` (" + impl_->context.sources.describe(c.where) +
+                            "), so no stage can do without it");
     }
   return "";
 }

@@ -72,7 +72,10 @@ void collect(const Expr* e, Bound& bound, std::vector<Read>& out, const std::fun
       return;
     }
     case ExprKind::Walrus: collect(e->kids[1], bound, out, skip); return;
-    case ExprKind::ListComp: case ExprKind::SetComp: case ExprKind::GeneratorExp: case ExprKind::DictComp: {
+    case ExprKind::ListComp:
+    case ExprKind::SetComp:
+    case ExprKind::GeneratorExp:
+    case ExprKind::DictComp: {
       const std::size_t before = bound.size();
       for (const auto& c : e->clauses) {
         collect(c.iterable, bound, out, skip);
@@ -134,7 +137,8 @@ std::vector<Read> own_reads(const Stmt* s, const std::function<bool(const Expr*)
 std::vector<std::string> own_writes(const Stmt* s) {
   program::NameSet out;
   switch (s->kind) {
-    case StmtKind::Assign: case StmtKind::For:
+    case StmtKind::Assign:
+    case StmtKind::For:
       for (const Expr* t : s->targets) program::target_names(t, out);
       break;
     case StmtKind::AnnAssign:
@@ -148,9 +152,14 @@ std::vector<std::string> own_writes(const Stmt* s) {
       for (const auto& w : s->items)
         if (w.target) program::target_names(w.target, out);
       break;
-    case StmtKind::FunctionDef: if (s->function) out.add(s->function->name); break;
-    case StmtKind::ClassDef: if (s->class_def) out.add(s->class_def->name); break;
-    case StmtKind::Import: case StmtKind::ImportFrom: program::names_written(s, out); break;
+    case StmtKind::FunctionDef:
+      if (s->function) out.add(s->function->name);
+      break;
+    case StmtKind::ClassDef:
+      if (s->class_def) out.add(s->class_def->name);
+      break;
+    case StmtKind::Import:
+    case StmtKind::ImportFrom: program::names_written(s, out); break;
     default: break;
   }
   program::for_each_expr(s, [&](const Expr* e) {
@@ -191,7 +200,8 @@ namespace {
 bool word(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
 
 /// Calls f with the end of every whole word `name`; false as soon as f says so.
-template <class F> bool each_name(const std::string& text, const std::string& name, F f) {
+template <class F>
+bool each_name(const std::string& text, const std::string& name, F f) {
   for (std::size_t at = text.find(name); at != std::string::npos; at = text.find(name, at + name.size())) {
     const std::size_t end = at + name.size();
     if ((at == 0 || !word(text[at - 1])) && (end == text.size() || !word(text[end])) && !f(at, end)) return false;
@@ -216,7 +226,8 @@ bool only_holds(const std::string& text, const std::string& variable) {
     while (close < rest.size() && std::isdigit(static_cast<unsigned char>(rest[close]))) ++close;
     const std::size_t line = text.rfind('\n', at) + 1;  // npos + 1: the beginning
     const bool returned = std::string_view(text).substr(text.find_first_not_of(' ', line)).rfind("return ", 0) == 0;
-    return returned && close > 1 && close < rest.size() && rest[close] == ']' && (close + 1 == rest.size() || rest[close + 1] == ',' || rest[close + 1] == '\n' || rest[close + 1] == ')');
+    return returned && close > 1 && close < rest.size() && rest[close] == ']' &&
+        (close + 1 == rest.size() || rest[close + 1] == ',' || rest[close + 1] == '\n' || rest[close + 1] == ')');
   });
 }
 

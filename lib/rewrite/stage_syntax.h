@@ -26,7 +26,7 @@ using Block = std::vector<Stmt*>;
 class FunctionIndex {
  public:
   struct Place {
-    const Stmt* parent = nullptr;   ///< nullptr: the function's body
+    const Stmt* parent = nullptr;  ///< nullptr: the function's body
     const Block* block = nullptr;
     std::size_t index = 0;
   };
@@ -34,8 +34,8 @@ class FunctionIndex {
   const Function& function;
 
   const Place* place(const Stmt* s) const;
-  const Expr* parent(const Expr* e) const;      ///< enclosing expression, nullptr at the top
-  const Stmt* statement(const Expr* e) const;   ///< nullptr: not in this function (or in a nested one)
+  const Expr* parent(const Expr* e) const;     ///< enclosing expression, nullptr at the top
+  const Stmt* statement(const Expr* e) const;  ///< nullptr: not in this function (or in a nested one)
   /// Statements from the function's body down to `s`, `s` last.
   std::vector<const Stmt*> chain(const Stmt* s) const;
 

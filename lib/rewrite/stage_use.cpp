@@ -59,10 +59,14 @@ void Use::activity(int k) {
   const StageSlice& s = stages_[static_cast<std::size_t>(k)];
   std::vector<std::pair<Clock, Clock>> when = s.recomputed;
   when.emplace_back(s.from, s.to);
-  auto during = [&](Clock a, Clock b) { return std::any_of(when.begin(), when.end(), [&](const auto& w) { return a < w.second && b > w.first; }); };
+  auto during = [&](Clock a, Clock b) {
+    return std::any_of(when.begin(), when.end(), [&](const auto& w) { return a < w.second && b > w.first; });
+  };
   mark(k, 0);
   // What runs over an end of the stage is active when a part of it is printed here, or something inside it is active.
-  auto inside = [&](Clock a, Clock b) { return std::any_of(when.begin(), when.end(), [&](const auto& w) { return a >= w.first && b <= w.second; }); };
+  auto inside = [&](Clock a, Clock b) {
+    return std::any_of(when.begin(), when.end(), [&](const auto& w) { return a >= w.first && b <= w.second; });
+  };
   for (const auto& call : t.calls)
     if (call.begin >= t.forward_begin && inside(call.begin, call.end)) mark(k, call.module);
   for (const auto& f : t.frames)
@@ -120,7 +124,8 @@ void Use::tied_by_methods(int k) {
   }
 }
 
-ModuleId Use::resolve(ModuleId self, const Expr* e, const std::string& self_name, std::vector<std::pair<ModuleId, std::string>>* passed) const {
+ModuleId Use::resolve(ModuleId self, const Expr* e, const std::string& self_name,
+                      std::vector<std::pair<ModuleId, std::string>>* passed) const {
   if (e->kind == ExprKind::Name) return e->text == self_name ? self : -1;
   if (e->kind == ExprKind::Attribute) {
     const ModuleId m = resolve(self, e->kids[0], self_name, passed);
@@ -137,7 +142,8 @@ ModuleId Use::resolve(ModuleId self, const Expr* e, const std::string& self_name
     const Expr* i = e->kids[1];
     std::string key;
     if (i->kind == ExprKind::Int) key = std::to_string(i->integer);
-    else if (i->kind == ExprKind::Unary && i->text == "-" && i->kids[0]->kind == ExprKind::Int) key = std::to_string(static_cast<std::int64_t>(kids.size()) - i->kids[0]->integer);
+    else if (i->kind == ExprKind::Unary && i->text == "-" && i->kids[0]->kind == ExprKind::Int)
+      key = std::to_string(static_cast<std::int64_t>(kids.size()) - i->kids[0]->integer);
     else if (i->kind == ExprKind::String) key = i->text;
     else return -1;
     if (passed) passed->emplace_back(m, key);
@@ -157,7 +163,8 @@ void Use::mention_expr(int k, ModuleId self, const std::string& self_name, const
       m.of_module.insert(passed.begin(), passed.end());
     }
     // getattr(self, "norm")
-    if (x->kind == ExprKind::Call && x->kids[0]->kind == ExprKind::Name && (x->kids[0]->text == "getattr" || x->kids[0]->text == "hasattr") && x->args.size() >= 2 &&
+    if (x->kind == ExprKind::Call && x->kids[0]->kind == ExprKind::Name &&
+        (x->kids[0]->text == "getattr" || x->kids[0]->text == "hasattr") && x->args.size() >= 2 &&
         x->args[1].value->kind == ExprKind::String) {
       m.any.insert(x->args[1].value->text);
       const ModuleId on = resolve(self, x->args[0].value, self_name);
@@ -184,7 +191,9 @@ void Use::mention_pieces(int k, ModuleId self, const std::string& self_name, con
           else statement(s);
         }
         break;
-      case Piece::Far: case Piece::FarNear: case Piece::Near: {
+      case Piece::Far:
+      case Piece::FarNear:
+      case Piece::Near: {
         // What was or will be evaluated elsewhere does not count.
         if (p.kind == Piece::Far) {
           std::function<void(const Expr*)> deep = [&](const Expr* e) {
@@ -204,7 +213,9 @@ void Use::mention_pieces(int k, ModuleId self, const std::string& self_name, con
         }
         break;
       }
-      case Piece::Loop: case Piece::If: case Piece::With:
+      case Piece::Loop:
+      case Piece::If:
+      case Piece::With:
         program::for_each_expr(p.stmt, [&](const Expr* e) { mention_expr(k, self, self_name, e); });
         mention_pieces(k, self, self_name, p.body, f);
         break;
@@ -259,7 +270,8 @@ void Use::ask(int k) {
       const auto& fr = t.frame(id);
       std::vector<std::pair<ModuleId, std::string>> passed;
       program::walk(p.expr, [&](const Expr* x) {
-        if (x->kind == ExprKind::Attribute) resolve(fr.self, x, fr.function->parameters.empty() ? "" : fr.function->parameters[0].name, &passed);
+        if (x->kind == ExprKind::Attribute)
+          resolve(fr.self, x, fr.function->parameters.empty() ? "" : fr.function->parameters[0].name, &passed);
         return true;
       });
       for (const auto& [m, name] : passed) add(m);
@@ -278,11 +290,13 @@ void Use::describe(int k) {
   for (const ModuleId m : asked_[K]) {
     // What no stage runs has to be whole somewhere: where what holds it runs first.
     if (first(m) < 0 && first(t.module(m).parent) == k) continue;
-    const bool inside = std::any_of(parents_[static_cast<std::size_t>(m)].begin(), parents_[static_cast<std::size_t>(m)].end(), [&](ModuleId p) { return asked_[K].count(p) != 0; });
+    const bool inside = std::any_of(parents_[static_cast<std::size_t>(m)].begin(), parents_[static_cast<std::size_t>(m)].end(),
+                                    [&](ModuleId p) { return asked_[K].count(p) != 0; });
     if (!inside && held_[K].count(m)) described_[K].push_back(t.module(m).fqn);
   }
   std::function<bool(ModuleId)> below_asked = [&](ModuleId m) {
-    return asked_[K].count(m) != 0 || std::any_of(parents_[static_cast<std::size_t>(m)].begin(), parents_[static_cast<std::size_t>(m)].end(), below_asked);
+    return asked_[K].count(m) != 0 ||
+        std::any_of(parents_[static_cast<std::size_t>(m)].begin(), parents_[static_cast<std::size_t>(m)].end(), below_asked);
   };
   for (const ModuleId m : held_[K]) {
     const auto& mod = t.module(m);
@@ -290,7 +304,9 @@ void Use::describe(int k) {
     for (const auto& p : mod.params) {
       if (p.buffer || p.tensor < 0 || (!mod.builtin && !held_params_[K].count({m, p.attr}))) continue;
       const auto& names = owners_[p.tensor];
-      auto used = [&](std::size_t j) { return std::any_of(names.begin(), names.end(), [&](const Named& o) { return active_params_[j].count(o) != 0; }); };
+      auto used = [&](std::size_t j) {
+        return std::any_of(names.begin(), names.end(), [&](const Named& o) { return active_params_[j].count(o) != 0; });
+      };
       bool elsewhere = false;
       for (std::size_t j = 0; j < stages_.size(); ++j) elsewhere |= j != K && used(j);
       if (elsewhere && !used(K)) described_[K].push_back((mod.fqn.empty() ? "" : mod.fqn + ".") + p.attr);

@@ -10,12 +10,12 @@
 
 namespace shardwright::rewrite::stage {
 
-using Named = std::pair<ModuleId, std::string>;   ///< a parameter or buffer under the name of its owner
+using Named = std::pair<ModuleId, std::string>;  ///< a parameter or buffer under the name of its owner
 
 /// Names of attributes that code which stays in a stage mentions.
 struct Mentions {
-  std::set<Named> of_module;             ///< resolved: self.attr, self.child.attr
-  std::set<std::string> any;             ///< every attribute name in the text
+  std::set<Named> of_module;  ///< resolved: self.attr, self.child.attr
+  std::set<std::string> any;  ///< every attribute name in the text
 };
 
 class Use {
@@ -40,7 +40,8 @@ class Use {
   bool container(ModuleId m) const;
 
   /// The module that an attribute path from `self` reaches, or -1. `passed`: every module on the way, the first first.
-  ModuleId resolve(ModuleId self, const Expr* e, const std::string& self_name, std::vector<std::pair<ModuleId, std::string>>* passed = nullptr) const;
+  ModuleId resolve(ModuleId self, const Expr* e, const std::string& self_name,
+                   std::vector<std::pair<ModuleId, std::string>>* passed = nullptr) const;
 
  private:
   void activity(int k);
@@ -61,9 +62,9 @@ class Use {
   std::vector<std::set<Named>> active_params_, held_params_;
   std::vector<std::vector<ModuleId>> partial_;
   std::vector<Mentions> mentions_;
-  std::vector<std::set<ModuleId>> asked_, way_;                ///< not active: asked for attributes; containers that lead there
+  std::vector<std::set<ModuleId>> asked_, way_;  ///< not active: asked for attributes; containers that lead there
   std::vector<std::vector<std::string>> described_;
-  std::vector<std::vector<ModuleId>> parents_;                 ///< all registrations
+  std::vector<std::vector<ModuleId>> parents_;  ///< all registrations
   std::map<TensorId, std::vector<Named>> owners_;
 };
 

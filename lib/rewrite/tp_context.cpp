@@ -163,23 +163,30 @@ std::optional<double> value_of(const Sym* s, const Size& size, const Settled& se
   return s->value;
 }
 
-double dimension(const std::vector<std::int64_t>& shape, int dim) { return dim >= 0 && static_cast<std::size_t>(dim) < shape.size() ? static_cast<double>(shape[static_cast<std::size_t>(dim)]) : 1; }
+double dimension(const std::vector<std::int64_t>& shape, int dim) {
+  return dim >= 0 && static_cast<std::size_t>(dim) < shape.size() ? static_cast<double>(shape[static_cast<std::size_t>(dim)]) : 1;
+}
 
 }  // namespace
 
 std::optional<double> Context::local(const Sym* s) const {
-  return value_of(s, [&](TensorId t, int dim) { return dimension(result.local_shape(trace, t), dim); },
-                  [&](const Sym* k) { return settled.count(k) ? std::optional<double>(k->value) : std::nullopt; }, true);
+  return value_of(
+      s, [&](TensorId t, int dim) { return dimension(result.local_shape(trace, t), dim); },
+      [&](const Sym* k) { return settled.count(k) ? std::optional<double>(k->value) : std::nullopt; }, true);
 }
 
 std::optional<double> Context::full_there(const Sym* s) const {
   if (!other) return std::nullopt;
-  return value_of(s, [&](TensorId t, int dim) { return dimension(other->tensor(t).shape, dim); }, [](const Sym*) { return std::optional<double>(); }, false);
+  return value_of(
+      s, [&](TensorId t, int dim) { return dimension(other->tensor(t).shape, dim); }, [](const Sym*) { return std::optional<double>(); },
+      false);
 }
 
 std::optional<double> Context::local_there(const Sym* s) const {
   if (!other) return std::nullopt;
-  return value_of(s, [&](TensorId t, int dim) { return dimension(result.local_shape(*other, t), dim); }, [&](const Sym* k) { return settled.count(k) ? full_there(k) : std::nullopt; }, false);
+  return value_of(
+      s, [&](TensorId t, int dim) { return dimension(result.local_shape(*other, t), dim); },
+      [&](const Sym* k) { return settled.count(k) ? full_there(k) : std::nullopt; }, false);
 }
 
 int Context::axis_in(const Sym* s) const {
@@ -206,7 +213,8 @@ bool Context::untyped(const model::Module& m) const {
   if (m.parent < 0 || !m.construct_call) return false;
   const std::string& type = trace.module(m.parent).type;
   const ExprInfo* info = index.info(m.construct_call);
-  return type.size() >= 10 && type.compare(type.size() - 10, 10, "Sequential") == 0 && info && info->parent && info->parent->kind == ExprKind::Call;
+  return type.size() >= 10 && type.compare(type.size() - 10, 10, "Sequential") == 0 && info && info->parent &&
+      info->parent->kind == ExprKind::Call;
 }
 
 bool Context::decide(const Expr* at, Purpose purpose, Verdict v) {
@@ -216,16 +224,20 @@ bool Context::decide(const Expr* at, Purpose purpose, Verdict v) {
   if (fresh) return true;
   const auto& old = it->second.verdict;
   if (old && old->kind == v.kind && old->text == v.text && old->prefix == v.prefix && old->suffix == v.suffix) return true;
-  refuse(v.axis, v.range, fmt::format("this place is executed several times in one call and {} needs different text each time ({} / {})",
-                                      axis_name(v.axis), v.why, old ? old->why : "unchanged"));
+  refuse(v.axis, v.range,
+         fmt::format("this place is executed several times in one call and {} needs different text each time ({} / {})", axis_name(v.axis),
+                     v.why, old ? old->why : "unchanged"));
   return false;
 }
 
 bool Context::keep(FrameId frame, const Expr* at, Range range, Purpose purpose) {
   const auto* info = index.info(at);
-  auto [it, fresh] = decisions_.try_emplace(Key{frame, range.file, range.begin, range.end, purpose}, Decision{std::nullopt, info ? info->stmt : nullptr});
+  auto [it, fresh] =
+      decisions_.try_emplace(Key{frame, range.file, range.begin, range.end, purpose}, Decision{std::nullopt, info ? info->stmt : nullptr});
   if (fresh || !it->second.verdict) return true;
-  refuse(it->second.verdict->axis, range, fmt::format("this place is executed several times in one call and only some times {} is split there", axis_name(it->second.verdict->axis)));
+  refuse(it->second.verdict->axis, range,
+         fmt::format("this place is executed several times in one call and only some times {} is split there",
+                     axis_name(it->second.verdict->axis)));
   return false;
 }
 
@@ -236,7 +248,8 @@ void Context::refuse(int axis, Range where, std::string message) {
   out.refusals.push_back({axis, where, std::move(message)});
 }
 
-bool Context::wrap(FrameId frame, const Expr* e, Purpose purpose, std::string prefix, std::string suffix, std::vector<std::string> imports, int axis, std::string why) {
+bool Context::wrap(FrameId frame, const Expr* e, Purpose purpose, std::string prefix, std::string suffix, std::vector<std::string> imports,
+                   int axis, std::string why) {
   Verdict v;
   v.kind = Verdict::Wrap;
   v.frame = frame;
@@ -329,12 +342,20 @@ void Context::finish() {
 }
 
 bool binds_looser_than_product(const Expr* e) {
-  if (!(e->outer == e->range)) return false;   // has parentheses already
+  if (!(e->outer == e->range)) return false;  // has parentheses already
   switch (e->kind) {
-    case ExprKind::Conditional: case ExprKind::BoolOp: case ExprKind::Compare: case ExprKind::Lambda: case ExprKind::Walrus:
-    case ExprKind::Starred: case ExprKind::Await: case ExprKind::Yield: case ExprKind::YieldFrom: return true;
+    case ExprKind::Conditional:
+    case ExprKind::BoolOp:
+    case ExprKind::Compare:
+    case ExprKind::Lambda:
+    case ExprKind::Walrus:
+    case ExprKind::Starred:
+    case ExprKind::Await:
+    case ExprKind::Yield:
+    case ExprKind::YieldFrom: return true;
     case ExprKind::Unary: return e->text == "not";
-    case ExprKind::Binary: return e->text == "+" || e->text == "-" || e->text == "<<" || e->text == ">>" || e->text == "&" || e->text == "|" || e->text == "^";
+    case ExprKind::Binary:
+      return e->text == "+" || e->text == "-" || e->text == "<<" || e->text == ">>" || e->text == "&" || e->text == "|" || e->text == "^";
     default: return false;
   }
 }

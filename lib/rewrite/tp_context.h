@@ -24,18 +24,18 @@ using sharding::Conversion;
 
 /// Order of nesting of what is written around one range, inner first.
 enum class Purpose : std::uint8_t {
-  Callee,      ///< class of a constructor call, callee of an operation
-  Size,        ///< size expressions made local
-  Construct,   ///< shard_module / shard_parameter around a construction
-  GradSum,     ///< sum_gradients_over_tp around a construction
-  Unpack,      ///< [0] after a layer's call
-  Output,      ///< conversion of a result
-  Copy,        ///< a result that enters a region wherever it is read
-  Operand,     ///< conversion of an operand
-  Rank,        ///< brought to a rank that the layer takes
-  Argument,    ///< arguments appended to a call
-  Config,      ///< the configuration passed on
-  Statement,   ///< statements before or after
+  Callee,     ///< class of a constructor call, callee of an operation
+  Size,       ///< size expressions made local
+  Construct,  ///< shard_module / shard_parameter around a construction
+  GradSum,    ///< sum_gradients_over_tp around a construction
+  Unpack,     ///< [0] after a layer's call
+  Output,     ///< conversion of a result
+  Copy,       ///< a result that enters a region wherever it is read
+  Operand,    ///< conversion of an operand
+  Rank,       ///< brought to a rank that the layer takes
+  Argument,   ///< arguments appended to a call
+  Config,     ///< the configuration passed on
+  Statement,  ///< statements before or after
 };
 
 /// How the sharded factor lies in a dimension: outer × axis × inner, or a concatenation of such segments.
@@ -49,21 +49,22 @@ struct Layout {
   int axis_id = -1;
   std::int64_t outer = 1, axis = 1, inner = 1;
   std::vector<Segment> segments;
-  bool expressible = true;      ///< false: nested concatenations, or the axis occurs twice
+  bool expressible = true;  ///< false: nested concatenations, or the axis occurs twice
   bool plain() const { return segments.empty() && outer == 1; }
   /// "None" or "3": the value of `factors=` (only the outer factor is written, so that other constructor sizes work too).
   std::string factors() const;
   /// "[64, (32, 2)]": the value of `segments=`: rows, or (rows, outer factor).
   std::string segment_list() const;
-  std::string keywords(bool with_dim) const;   ///< ", dim=1, factors=3" for shard_parameter
-  std::string as_value() const;                ///< "(1, 3)" for shard_module
-  std::string as_sizes() const;                ///< ", 1, (3, 0)" for local_slice and gather_from…
+  std::string keywords(bool with_dim) const;  ///< ", dim=1, factors=3" for shard_parameter
+  std::string as_value() const;               ///< "(1, 3)" for shard_module
+  std::string as_sizes() const;               ///< ", 1, (3, 0)" for local_slice and gather_from…
   bool operator==(const Layout& o) const { return dim == o.dim && factors() == o.factors() && segment_list() == o.segment_list(); }
 };
 
 class Context {
  public:
-  Context(const model::Trace& t, const sharding::Result& r, const support::SourceManager& s, const rules::Database& d, const rules::Target& target_)
+  Context(const model::Trace& t, const sharding::Result& r, const support::SourceManager& s, const rules::Database& d,
+          const rules::Target& target_)
       : trace(t), result(r), sources(s), rules(d), target(target_), tp(r.tp), index(t, s) {}
 
   const model::Trace& trace;
@@ -73,15 +74,17 @@ class Context {
   const rules::Target& target;
   const int tp;
   const Index index;
-  const model::Trace* other = nullptr;                ///< at another batch size: the same tensors with other sizes
-  std::set<const Sym*> settled;                       ///< values whose computation was edited so that ranks get the full value
+  const model::Trace* other = nullptr;  ///< at another batch size: the same tensors with other sizes
+  std::set<const Sym*> settled;         ///< values whose computation was edited so that ranks get the full value
   TpEdits out;
 
   // ---- placements --------------------------------------------------------------------------------------------------
-  int axis_of(TensorId t) const { return t < 0 || static_cast<std::size_t>(t) >= result.axis_of.size() ? -1 : result.axis_of[static_cast<std::size_t>(t)]; }
+  int axis_of(TensorId t) const {
+    return t < 0 || static_cast<std::size_t>(t) >= result.axis_of.size() ? -1 : result.axis_of[static_cast<std::size_t>(t)];
+  }
   std::int64_t local_size(TensorId t, int dim) const;
   Layout layout(TensorId t) const;
-  Layout layout(TensorId t, int dim, int axis) const;   ///< of an axis that the tensor has but is not cut on
+  Layout layout(TensorId t, int dim, int axis) const;  ///< of an axis that the tensor has but is not cut on
   /// Value of a Sym when sharded dimensions are local; nullopt: it cannot be computed again.
   std::optional<double> local(const Sym* s) const;
   /// The same at the other batch size, and the full value there; nullopt also where there is no other batch size.
@@ -110,7 +113,8 @@ class Context {
   void refuse(int axis, Range where, std::string message);
   bool refused(int axis) const { return refused_.count(axis) > 0; }
   /// Wraps `e` as one argument: prefix + text + suffix, around its parentheses.
-  bool wrap(FrameId frame, const Expr* e, Purpose purpose, std::string prefix, std::string suffix, std::vector<std::string> imports, int axis, std::string why);
+  bool wrap(FrameId frame, const Expr* e, Purpose purpose, std::string prefix, std::string suffix, std::vector<std::string> imports,
+            int axis, std::string why);
   /// f(a, b) → prefix f, a, b): hands the callee over to another function.
   bool hand_over(FrameId frame, const Expr* call, const std::string& function, int axis, std::string why);
   /// Sets out.verdicts from the decisions.
@@ -125,7 +129,7 @@ class Context {
 
  private:
   struct Decision {
-    std::optional<Verdict> verdict;   ///< nullopt: keep
+    std::optional<Verdict> verdict;  ///< nullopt: keep
     const Stmt* stmt = nullptr;
   };
   struct Key {
@@ -138,8 +142,8 @@ class Context {
   bool thread_config(FrameId frame, int axis, std::string& name);
 
   std::map<Key, Decision> decisions_;
-  std::map<FrameId, std::string> config_;   ///< name of the parameter in a frame, "" where there is none
-  std::vector<Verdict> parameters_;         ///< added to signatures
+  std::map<FrameId, std::string> config_;  ///< name of the parameter in a frame, "" where there is none
+  std::vector<Verdict> parameters_;        ///< added to signatures
   std::set<int> refused_;
 };
 
@@ -155,23 +159,23 @@ struct LayerPlan {
   ModuleId module = -1;
   int axis = -1;
   std::string generated_class;
-  Layout layout;                       ///< of the weight
-  bool returns_bias = false;           ///< calls give (output, bias): [0] after each
-  std::string arguments;               ///< of the target's constructor, beyond what the original's call has
-  std::vector<std::string> imports;    ///< that these use
-  bool shared_input = false;           ///< its input was copied before: disable_grad_reduce=True
+  Layout layout;                     ///< of the weight
+  bool returns_bias = false;         ///< calls give (output, bias): [0] after each
+  std::string arguments;             ///< of the target's constructor, beyond what the original's call has
+  std::vector<std::string> imports;  ///< that these use
+  bool shared_input = false;         ///< its input was copied before: disable_grad_reduce=True
   bool input_is_parallel = true;
   bool gather_output = false;
-  bool reduce_output = true;           ///< false: the sum over tp comes later, with others
-  bool by_statement = false;           ///< constructed with others at one place: cut or replaced at the end of __init__
+  bool reduce_output = true;  ///< false: the sum over tp comes later, with others
+  bool by_statement = false;  ///< constructed with others at one place: cut or replaced at the end of __init__
 };
 
 /// A conversion at one use: CopyTo of D's "also" lists is one entry per operand.
 struct Need {
   Conversion c;
-  bool done = false;                   ///< a layer performs it, or it has been written
-  std::size_t origin = 0;              ///< index into Result::conversions
-  std::string copy;                    ///< CopyTo: which of the written copies serves it
+  bool done = false;       ///< a layer performs it, or it has been written
+  std::size_t origin = 0;  ///< index into Result::conversions
+  std::string copy;        ///< CopyTo: which of the written copies serves it
 };
 
 /// What is decided about layers and parameters. Calls in order: constructor, perform, [share_copies], settle, emit.
@@ -221,12 +225,12 @@ class Layers {
 
   Context& ctx_;
   std::vector<LayerPlan> plans_;
-  std::vector<std::vector<const model::ParamRef*>> carriers_;   ///< by module: own parameters and buffers that carry an axis
-  std::set<ModuleId> dropouts_;                                 ///< modules that draw for a sharded tensor
-  std::set<ModuleId> late_dropouts_;                            ///< of these, replaced at the end of __init__
-  std::map<ModuleId, std::vector<ModuleId>> alone_;             ///< together() of layers that get a text of their own
+  std::vector<std::vector<const model::ParamRef*>> carriers_;  ///< by module: own parameters and buffers that carry an axis
+  std::set<ModuleId> dropouts_;                                ///< modules that draw for a sharded tensor
+  std::set<ModuleId> late_dropouts_;                           ///< of these, replaced at the end of __init__
+  std::map<ModuleId, std::vector<ModuleId>> alone_;            ///< together() of layers that get a text of their own
   std::set<TensorId> summed_;
-  std::set<const Expr*> high_rank_;                             ///< calls of layers with inputs of too many dimensions
+  std::set<const Expr*> high_rank_;  ///< calls of layers with inputs of too many dimensions
   std::map<std::pair<FrameId, const Expr*>, std::vector<ModuleId>> together_;
 };
 

@@ -35,7 +35,8 @@ bool wanted(const std::vector<Need>& needs, OpId op, int operand, Conversion::Ki
 /// How many operands want this conversion of the tensor.
 std::size_t wants(const Context& ctx, const std::vector<Need>& needs, TensorId t, const Conversion& c) {
   return static_cast<std::size_t>(std::count_if(needs.begin(), needs.end(), [&](const Need& n) {
-    return n.c.kind == c.kind && n.c.axis == c.axis && !n.c.on_output && ctx.trace.op(n.c.op).inputs[static_cast<std::size_t>(n.c.operand)].tensor == t;
+    return n.c.kind == c.kind && n.c.axis == c.axis && !n.c.on_output &&
+        ctx.trace.op(n.c.op).inputs[static_cast<std::size_t>(n.c.operand)].tensor == t;
   }));
 }
 
@@ -67,7 +68,8 @@ const model::Frame* outer_builtin(const Context& ctx, const Op& op) {
 
 /// Do all operations that read `t` in [begin, end] want the conversion? One whose results nobody asks a gradient of does not
 /// mind a copy; a result of the model does.
-bool all_readers(const Context& ctx, const std::vector<Need>& needs, TensorId t, model::Clock begin, model::Clock end, const Conversion& c) {
+bool all_readers(const Context& ctx, const std::vector<Need>& needs, TensorId t, model::Clock begin, model::Clock end,
+                 const Conversion& c) {
   if (end == 0)
     for (TensorId o : model::tensors_of(ctx.trace.output))
       if (o == t) return false;
@@ -145,7 +147,8 @@ Place operand_place(const Context& ctx, const std::vector<Need>& needs, const Co
         std::size_t position = 0;
         for (const auto& a : mc->call->args) {
           if (a.star || a.double_star || !a.keyword.empty()) break;
-          if (position < mc->arguments.size() && mc->arguments[position].kind == Binding::Tensor && mc->arguments[position].tensor == t) e = a.value;
+          if (position < mc->arguments.size() && mc->arguments[position].kind == Binding::Tensor && mc->arguments[position].tensor == t)
+            e = a.value;
           ++position;
         }
       }
@@ -166,8 +169,8 @@ Place output_place(const Context& ctx, const Conversion& c) {
   }
   TensorId t = op.outputs[static_cast<std::size_t>(c.operand)];
   for (const auto& call : ctx.trace.calls)
-    if (call.begin <= op.clock && (call.end == 0 || op.clock <= call.end) && call.result.kind == Binding::Tensor && call.result.tensor == t &&
-        ctx.editable(call.caller, call.call) && call.caller == op.frame)
+    if (call.begin <= op.clock && (call.end == 0 || op.clock <= call.end) && call.result.kind == Binding::Tensor &&
+        call.result.tensor == t && ctx.editable(call.caller, call.call) && call.caller == op.frame)
       return {call.caller, call.call};
   const auto* g = outer_builtin(ctx, op);
   if (!g || op.outputs.size() != 1) return {};
@@ -186,7 +189,7 @@ bool begins_line(const Context& ctx, const Stmt* s) {
 
 /// The statement before which something can be written that all `uses` see, and nothing else between can change.
 const Stmt* common_statement(const Context& ctx, const std::vector<const Expr*>& uses) {
-  std::vector<std::vector<const Stmt*>> chains;   // outermost first
+  std::vector<std::vector<const Stmt*>> chains;  // outermost first
   for (const Expr* e : uses) {
     std::vector<const Stmt*> chain;
     const auto* info = ctx.index.info(e);
@@ -233,7 +236,7 @@ void share_copies(Context& ctx, Layers& layers, std::vector<Need>& needs) {
   struct Member {
     Need* need;
     const Expr* expr;
-    ModuleId layer;    // column layer that would copy by itself; -1
+    ModuleId layer;  // column layer that would copy by itself; -1
   };
   using GroupKey = std::tuple<FrameId, std::string, TensorId, int>;
   std::map<GroupKey, std::vector<Member>> groups;
@@ -241,8 +244,10 @@ void share_copies(Context& ctx, Layers& layers, std::vector<Need>& needs) {
   for (auto& n : needs) {
     if (n.done || n.c.kind != Conversion::CopyTo || n.c.on_output) continue;
     ModuleId layer = layers.column_input(n.c);
-    if (layer >= 0 && layers.of(layer).by_statement) continue;   // it copies by itself
-    if (layer < 0 && layers.absorbing(ctx.trace.op(n.c.op)) >= 0 && layers.of(layers.absorbing(ctx.trace.op(n.c.op))).form == LayerPlan::Attention) continue;
+    if (layer >= 0 && layers.of(layer).by_statement) continue;  // it copies by itself
+    if (layer < 0 && layers.absorbing(ctx.trace.op(n.c.op)) >= 0 &&
+        layers.of(layers.absorbing(ctx.trace.op(n.c.op))).form == LayerPlan::Attention)
+      continue;
     TensorId t = ctx.trace.op(n.c.op).inputs[static_cast<std::size_t>(n.c.operand)].tensor;
     Place p = operand_place(ctx, needs, n.c);
     by_tensor[{t, n.c.axis}].push_back({&n, p.expr, layer});
@@ -269,7 +274,8 @@ void share_copies(Context& ctx, Layers& layers, std::vector<Need>& needs) {
           for (ModuleId o : layers.together(l)) unfit.insert(o);
       for (auto& [key, members] : table) {
         auto before = members.size();
-        members.erase(std::remove_if(members.begin(), members.end(), [&](const Member& m) { return m.layer >= 0 && unfit.count(m.layer); }), members.end());
+        members.erase(std::remove_if(members.begin(), members.end(), [&](const Member& m) { return m.layer >= 0 && unfit.count(m.layer); }),
+                      members.end());
         if (members.size() == 1) members.clear();
         std::set<const Expr*> distinct;
         for (auto& m : members) distinct.insert(m.expr);
@@ -322,7 +328,8 @@ void share_copies(Context& ctx, Layers& layers, std::vector<Need>& needs) {
     for (auto& m : members) uses.push_back(m.expr);
     const Stmt* at = common_statement(ctx, uses);
     std::string fresh = fresh_name(ctx.trace.frame(frame).function, name);
-    std::string why = fmt::format("{} enters the region of {}: its gradient is summed over tp once for {} readers", name, ctx.axis_name(axis), members.size());
+    std::string why = fmt::format("{} enters the region of {}: its gradient is summed over tp once for {} readers", name,
+                                  ctx.axis_name(axis), members.size());
     Verdict v;
     v.kind = Verdict::InsertBefore;
     v.frame = frame;
@@ -359,7 +366,8 @@ void share_copies(Context& ctx, Layers& layers, std::vector<Need>& needs) {
     if (members.empty()) continue;
     Place p = producing_place(ctx, key.first);
     if (!ctx.wrap(p.frame, p.expr, Purpose::Copy, std::string(kCopy) + "(", ")", {kCopy}, key.second,
-                  fmt::format("everything that reads this is in the region of {}: one sum of its gradient for {} readers", ctx.axis_name(key.second), members.size())))
+                  fmt::format("everything that reads this is in the region of {}: one sum of its gradient for {} readers",
+                              ctx.axis_name(key.second), members.size())))
       continue;
     for (auto& m : members) {
       m.need->done = true;
@@ -370,7 +378,8 @@ void share_copies(Context& ctx, Layers& layers, std::vector<Need>& needs) {
 }
 
 /// A conversion of the variable of `x += y`: a statement before it (operand) or after it (result). False: not such a place.
-bool rebind(Context& ctx, const Op& op, const Conversion& c, const std::string& prefix, const std::string& suffix, std::vector<std::string> imports, std::string why) {
+bool rebind(Context& ctx, const Op& op, const Conversion& c, const std::string& prefix, const std::string& suffix,
+            std::vector<std::string> imports, std::string why) {
   const Stmt* s = augmented(ctx, op);
   if (!s || s->targets[0]->kind != ExprKind::Name || !ctx.editable(op.frame, s->targets[0])) return false;
   if (!c.on_output && op.inputs[static_cast<std::size_t>(c.operand)].expr != s->targets[0]) return false;
@@ -394,7 +403,9 @@ bool rebind(Context& ctx, const Op& op, const Conversion& c, const std::string& 
 void emit_conversions(Context& ctx, Layers& layers, std::vector<Need>& needs) {
   auto cannot = [&](const Conversion& c, const char* what) {
     const Op& op = ctx.trace.op(c.op);
-    ctx.refuse(c.axis, op.site ? op.site->range : Range{}, fmt::format("{} {} of {} has no place in the source where it can be written", what, c.on_output ? "the result" : "an operand", op.name));
+    ctx.refuse(c.axis, op.site ? op.site->range : Range{},
+               fmt::format("{} {} of {} has no place in the source where it can be written", what,
+                           c.on_output ? "the result" : "an operand", op.name));
   };
   for (auto& n : needs) {
     if (n.done) continue;
@@ -408,23 +419,27 @@ void emit_conversions(Context& ctx, Layers& layers, std::vector<Need>& needs) {
       case Conversion::CopyTo:
         n.copy = fmt::format("{} in {}", static_cast<const void*>(p ? p.expr : op.site), op.frame);
         if (!p) {
-          ok = rebind(ctx, op, c, std::string(kCopy) + "(", ")", {kCopy}, fmt::format("meets tensors that carry {}: its gradient is summed over tp", axis));
+          ok = rebind(ctx, op, c, std::string(kCopy) + "(", ")", {kCopy},
+                      fmt::format("meets tensors that carry {}: its gradient is summed over tp", axis));
           if (!ok) cannot(c, "the sum of gradients for");
           break;
         }
-        ok = ctx.wrap(p.frame, p.expr, purpose, std::string(kCopy) + "(", ")", {kCopy}, c.axis, fmt::format("meets tensors that carry {}: its gradient is summed over tp", axis));
+        ok = ctx.wrap(p.frame, p.expr, purpose, std::string(kCopy) + "(", ")", {kCopy}, c.axis,
+                      fmt::format("meets tensors that carry {}: its gradient is summed over tp", axis));
         break;
       case Conversion::ReduceFrom: {
         std::string why = fmt::format("contracts {}: partial results are added up", axis);
-        if (sharding::is_lookup(op) && ctx.target.typed && !ctx.index.direct(op)) {   // the call of the table's module
+        if (sharding::is_lookup(op) && ctx.target.typed && !ctx.index.direct(op)) {  // the call of the table's module
           const int at = op.module < 0 ? -1 : ctx.index.call_at(op.module, op.clock);
           const auto* call = at < 0 ? nullptr : &ctx.trace.calls[static_cast<std::size_t>(at)];
-          if (!call || !call->call || call->call->kind != ExprKind::Call || !ctx.editable(call->caller, call->call) || !ctx.hand_over(call->caller, call->call, "vocab_parallel", c.axis, why))
+          if (!call || !call->call || call->call->kind != ExprKind::Call || !ctx.editable(call->caller, call->call) ||
+              !ctx.hand_over(call->caller, call->call, "vocab_parallel", c.axis, why))
             cannot(c, "the sum over the rows of the table of");
           break;
         }
         if (sharding::is_lookup(op)) {
-          if (!ctx.index.direct(op) || !op.site || op.site->kind != ExprKind::Call || !ctx.editable(op.frame, op.site) || !ctx.hand_over(op.frame, op.site, "vocab_parallel", c.axis, why))
+          if (!ctx.index.direct(op) || !op.site || op.site->kind != ExprKind::Call || !ctx.editable(op.frame, op.site) ||
+              !ctx.hand_over(op.frame, op.site, "vocab_parallel", c.axis, why))
             cannot(c, "the sum over the rows of the table of");
           break;
         }
@@ -436,11 +451,14 @@ void emit_conversions(Context& ctx, Layers& layers, std::vector<Need>& needs) {
           FrameId frame = direct ? op.frame : p.frame;
           if (!direct && call) {
             // Only a layer that is called itself can be run without its bias.
-            bool layer = std::any_of(ctx.trace.calls.begin(), ctx.trace.calls.end(), [&](const auto& mc) { return mc.module == op.module && mc.call == call && mc.caller == frame; });
+            bool layer = std::any_of(ctx.trace.calls.begin(), ctx.trace.calls.end(),
+                                     [&](const auto& mc) { return mc.module == op.module && mc.call == call && mc.caller == frame; });
             const Expr* callee = call->kids[0];
-            if (!layer || (callee->kind == ExprKind::Attribute && (callee->text == "forward" || callee->text == "__call__"))) call = nullptr;
+            if (!layer || (callee->kind == ExprKind::Attribute && (callee->text == "forward" || callee->text == "__call__")))
+              call = nullptr;
           }
-          if (!call || call->kind != ExprKind::Call || !ctx.editable(frame, call) || !ctx.hand_over(frame, call, direct ? "row_parallel" : "row_parallel_module", c.axis, why + ", the bias once after that"))
+          if (!call || call->kind != ExprKind::Call || !ctx.editable(frame, call) ||
+              !ctx.hand_over(frame, call, direct ? "row_parallel" : "row_parallel_module", c.axis, why + ", the bias once after that"))
             cannot(c, "the sum over tp, before the bias, of");
           break;
         }
@@ -449,18 +467,26 @@ void emit_conversions(Context& ctx, Layers& layers, std::vector<Need>& needs) {
           if (!ok) cannot(c, "the sum over tp of");
           break;
         }
-        if (c.mean) ok = ctx.wrap(p.frame, p.expr, purpose, std::string("(") + kReduce + "(", ") / tp_size())", {kReduce, "tp_size"}, c.axis, why + "; a mean over the whole axis");
+        if (c.mean)
+          ok = ctx.wrap(p.frame, p.expr, purpose, std::string("(") + kReduce + "(", ") / tp_size())", {kReduce, "tp_size"}, c.axis,
+                        why + "; a mean over the whole axis");
         else ok = ctx.wrap(p.frame, p.expr, purpose, std::string(kReduce) + "(", ")", {kReduce}, c.axis, why);
         break;
       }
       case Conversion::Slice:
       case Conversion::Gather: {
-        TensorId t = c.tensor >= 0 ? c.tensor : c.on_output ? op.outputs[static_cast<std::size_t>(c.operand)] : op.inputs[static_cast<std::size_t>(c.operand)].tensor;
+        TensorId t = c.tensor >= 0 ? c.tensor
+            : c.on_output          ? op.outputs[static_cast<std::size_t>(c.operand)]
+                                   : op.inputs[static_cast<std::size_t>(c.operand)].tensor;
         bool gather = c.kind == Conversion::Gather;
         Layout l = ctx.layout(t, c.dim, c.axis);
-        if (gather) l = {}, l.dim = c.dim;   // a whole dimension of the result, which is full everywhere else
+        if (gather) l = {}, l.dim = c.dim;  // a whole dimension of the result, which is full everywhere else
         if (!l.expressible || !l.segments.empty()) {
-          ctx.refuse(c.axis, p ? p.expr->range : op.site ? op.site->range : Range{}, fmt::format("{} lies in a concatenation here, which {} cannot express", axis, gather ? "a gather" : "a slice"));
+          ctx.refuse(c.axis,
+                     p             ? p.expr->range
+                         : op.site ? op.site->range
+                                   : Range{},
+                     fmt::format("{} lies in a concatenation here, which {} cannot express", axis, gather ? "a gather" : "a slice"));
           break;
         }
         std::string f = gather ? kGather : "local_slice";
@@ -469,7 +495,8 @@ void emit_conversions(Context& ctx, Layers& layers, std::vector<Need>& needs) {
           if (!ok) cannot(c, gather ? "the gathering of" : "the local slice of");
           break;
         }
-        ok = ctx.wrap(p.frame, p.expr, purpose, f + "(", l.as_sizes() + ")", {f}, c.axis, gather ? fmt::format("whole again along {}", axis) : fmt::format("this rank's part of {}", axis));
+        ok = ctx.wrap(p.frame, p.expr, purpose, f + "(", l.as_sizes() + ")", {f}, c.axis,
+                      gather ? fmt::format("whole again along {}", axis) : fmt::format("this rank's part of {}", axis));
         break;
       }
     }
@@ -483,7 +510,9 @@ void emit_conversions(Context& ctx, Layers& layers, std::vector<Need>& needs) {
   }
   // Calls of built-in layers: several layers may be called at one place (for layer in self.layers).
   for (const auto& call : ctx.trace.calls) {
-    if (!call.call || call.call->kind != ExprKind::Call || !ctx.editable(call.caller, call.call) || call.module < 0 || !ctx.trace.module(call.module).builtin) continue;
+    if (!call.call || call.call->kind != ExprKind::Call || !ctx.editable(call.caller, call.call) || call.module < 0 ||
+        !ctx.trace.module(call.module).builtin)
+      continue;
     std::pair<FrameId, const Expr*> site{call.caller, call.call};
     if (!operands.count(site) && !outputs.count(site)) continue;
     bool in = false, out = false;
@@ -504,7 +533,8 @@ void emit_conversions(Context& ctx, Layers& layers, std::vector<Need>& needs) {
     if (operands.count({op.frame, op.site})) {
       for (std::size_t i = 0; i < op.inputs.size(); ++i) {
         const Expr* e = op.inputs[i].expr;
-        bool any = std::any_of(needs.begin(), needs.end(), [&](const Need& n) { return n.c.op == op.id && !n.c.on_output && n.c.operand == static_cast<int>(i); });
+        bool any = std::any_of(needs.begin(), needs.end(),
+                               [&](const Need& n) { return n.c.op == op.id && !n.c.on_output && n.c.operand == static_cast<int>(i); });
         if (!e || any || !ctx.editable(op.frame, e)) continue;
         ctx.keep(op.frame, e, e->outer, Purpose::Operand);
         if (e->kind == ExprKind::Name) ctx.keep(op.frame, e, e->range, Purpose::Callee);

@@ -30,21 +30,22 @@ void resize_fills(tp::Context& ctx, std::vector<tp::Need>& needs) {
     bool sized = false;
     for (const auto& a : op.size_args) {
       bool covers = (a.role == model::SizeArg::Dim && a.dim == n.c.dim) ||
-                    (a.role == model::SizeArg::Shape && a.dim <= n.c.dim && n.c.dim < a.dim + static_cast<int>(a.values.size()));
+          (a.role == model::SizeArg::Shape && a.dim <= n.c.dim && n.c.dim < a.dim + static_cast<int>(a.values.size()));
       sized = sized || (covers && a.expr && ctx.editable(op.frame, a.expr));
     }
     if (sized) n.done = true;
-    else n.c.fill = false;   // sliced like any other
+    else n.c.fill = false;  // sliced like any other
   }
 }
 
 }  // namespace
 
-TpEdits tp_edits(const model::Trace& trace, const sharding::Result& result, const support::SourceManager& sources, const rules::Database& rules, const rules::Target* target, const model::Trace* other) {
+TpEdits tp_edits(const model::Trace& trace, const sharding::Result& result, const support::SourceManager& sources,
+                 const rules::Database& rules, const rules::Target* target, const model::Trace* other) {
   static const rules::Target ours;
   tp::Context ctx(trace, result, sources, rules, target ? *target : ours);
   if (result.tp <= 1) return {};
-  if (other && other->tensors.size() == trace.tensors.size()) ctx.other = other;   // the same tensors, one by one
+  if (other && other->tensors.size() == trace.tensors.size()) ctx.other = other;  // the same tensors, one by one
   auto needs = needs_of(result);
   tp::Layers layers(ctx);
   layers.perform(needs);

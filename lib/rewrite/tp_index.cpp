@@ -12,7 +12,8 @@ const V& empty() {
 }
 }  // namespace
 
-Index::Index(const model::Trace& t, const support::SourceManager& s) : trace(t), sources(s), uses_(t.tensors.size()), calls_of_(t.modules.size()) {
+Index::Index(const model::Trace& t, const support::SourceManager& s)
+    : trace(t), sources(s), uses_(t.tensors.size()), calls_of_(t.modules.size()) {
   for (const auto& f : trace.frames) {
     by_begin_.push_back(f.id);
     if (!f.function) continue;
@@ -24,7 +25,7 @@ Index::Index(const model::Trace& t, const support::SourceManager& s) : trace(t),
   for (const auto& st : trace.steps) executed_.emplace(st.frame, st.stmt);
   for (const auto& op : trace.ops) {
     by_clock_.push_back(op.id);
-    if (op.clock < trace.forward_begin) continue;   // initialisation of parameters
+    if (op.clock < trace.forward_begin) continue;  // initialisation of parameters
     for (std::size_t i = 0; i < op.inputs.size(); ++i)
       if (op.inputs[i].tensor >= 0) uses_[static_cast<std::size_t>(op.inputs[i].tensor)].push_back({op.id, static_cast<int>(i)});
   }
@@ -111,7 +112,8 @@ const Expr* Index::compare_at(Range r) const {
 
 std::vector<const Expr*> Index::compares_in(Range r) const {
   std::vector<const Expr*> found;
-  for (auto it = compares_.lower_bound({r.file, r.begin, 0}); it != compares_.end() && std::get<0>(it->first) == r.file && std::get<1>(it->first) < r.end; ++it)
+  for (auto it = compares_.lower_bound({r.file, r.begin, 0});
+       it != compares_.end() && std::get<0>(it->first) == r.file && std::get<1>(it->first) < r.end; ++it)
     if (r.contains(it->second->range)) found.push_back(it->second);
   return found;
 }
@@ -140,9 +142,7 @@ bool Index::direct(const model::Op& op) const {
   return f < 0 || f == op.frame || !trace.frame(f).builtin;
 }
 
-const std::vector<Use>& Index::uses(TensorId t) const {
-  return t < 0 ? empty<std::vector<Use>>() : uses_[static_cast<std::size_t>(t)];
-}
+const std::vector<Use>& Index::uses(TensorId t) const { return t < 0 ? empty<std::vector<Use>>() : uses_[static_cast<std::size_t>(t)]; }
 
 const std::vector<int>& Index::calls_of(ModuleId m) const {
   return m < 0 ? empty<std::vector<int>>() : calls_of_[static_cast<std::size_t>(m)];

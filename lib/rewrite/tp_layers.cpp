@@ -120,7 +120,8 @@ bool Layers::missing_arguments(ModuleId id, std::string& text) const {
     bool is_default = false;
     if (init)
       for (const auto& p : init->parameters)
-        if (p.name == name && p.default_value) is_default = ctx_.text(p.default_value) == literal || (value.kind == Binding::Str && p.default_value->text == value.text);
+        if (p.name == name && p.default_value)
+          is_default = ctx_.text(p.default_value) == literal || (value.kind == Binding::Str && p.default_value->text == value.text);
     if (!is_default) text += (text.empty() ? "" : ", ") + name + "=" + literal;
   }
   return true;
@@ -144,7 +145,7 @@ void Layers::choose(ModuleId id) {
     ctx_.refuse(ctx_.axis_of(r->tensor), made.construct_call ? made.construct_call->range : Range{},
                 fmt::format("{}.{}: the shard is a concatenation inside another factor, which has no spelling", m.fqn, r->attr));
   }
-  bool by_builtin = false;   // parameters that a built-in base class makes
+  bool by_builtin = false;  // parameters that a built-in base class makes
   for (const auto* r : carried) by_builtin = by_builtin || !made_by_user(id, *r);
   if (!by_builtin) return;
   p.form = LayerPlan::InPlace;
@@ -163,7 +164,7 @@ void Layers::choose(ModuleId id) {
     for (const auto& use : ctx_.index.uses(r.tensor)) {
       const Op& op = ctx_.trace.op(use.op);
       bool own = ctx_.index.within(op.module, id) && ctx_.index.call_at(id, op.clock) >= 0;
-      bool other_layer = !own && op.module >= 0 && ctx_.trace.module(op.module).builtin;   // tied weights: the other layer's business
+      bool other_layer = !own && op.module >= 0 && ctx_.trace.module(op.module).builtin;  // tied weights: the other layer's business
       if (!own && !other_layer && !table) return;
     }
   if (ctx_.index.calls_of(id).empty()) return;
@@ -191,8 +192,8 @@ void Layers::choose(ModuleId id) {
     return;
   }
   bool conv = base.find("Conv") != std::string::npos;
-  if (conv && !p.layout.segments.empty()) return;   // only linears take segments
-  bool has_class = base == "Linear" || base.rfind("Conv", 0) == 0;   // an embedding cut on its width is cut in place
+  if (conv && !p.layout.segments.empty()) return;                   // only linears take segments
+  bool has_class = base == "Linear" || base.rfind("Conv", 0) == 0;  // an embedding cut on its width is cut in place
   if (!has_class && spelling != "vocab") return;
   if (ctx_.target.typed && (spelling == "vocab" || !ctx_.untyped(made))) return;
   if (spelling == "column") p.form = LayerPlan::Column, p.generated_class = "ColumnParallel" + base;
@@ -276,7 +277,7 @@ void Layers::perform(std::vector<Need>& needs) {
       for (ModuleId m : modules) {
         if (!dropouts_.count(m)) continue;
         if (late_place(m).first >= 0) late_dropouts_.insert(m);
-        else dropouts_.erase(m);   // written at the calls instead
+        else dropouts_.erase(m);  // written at the calls instead
       }
   }
   // A row layer adds up after every call, a gathering one gathers after every call: else their work is written at the calls.
@@ -301,7 +302,8 @@ void Layers::perform(std::vector<Need>& needs) {
         ++ops;
         if (Need* n = need_on(op, Conversion::ReduceFrom, true); n && !n->c.mean) ++sums;
         for (TensorId out : op.outputs) later += ctx_.result.states[static_cast<std::size_t>(out)] == sharding::State::P;
-        if (Need* n = need_on(op, Conversion::Slice, false); n && op.inputs[static_cast<std::size_t>(n->c.operand)].tensor == n->c.tensor) ++slices;
+        if (Need* n = need_on(op, Conversion::Slice, false); n && op.inputs[static_cast<std::size_t>(n->c.operand)].tensor == n->c.tensor)
+          ++slices;
       });
       if ((sums != ops && later != ops) || (slices && slices != ops) || (later && !ctx_.target.linear.reduce_output)) demote(p.module);
       else p.input_is_parallel = slices == 0, p.reduce_output = later == 0;
@@ -325,7 +327,9 @@ void Layers::perform(std::vector<Need>& needs) {
       n.done = true;
       n.copy = fmt::format("call {}", ctx_.index.call_at(m, op.clock));
     }
-    if (p.form == LayerPlan::Row && (n.c.kind == Conversion::ReduceFrom || (n.c.kind == Conversion::Slice && !n.c.on_output && !p.input_is_parallel))) n.done = true;
+    if (p.form == LayerPlan::Row &&
+        (n.c.kind == Conversion::ReduceFrom || (n.c.kind == Conversion::Slice && !n.c.on_output && !p.input_is_parallel)))
+      n.done = true;
     if (p.form == LayerPlan::Column && p.gather_output && n.c.kind == Conversion::Gather) n.done = true;
     if (p.form == LayerPlan::Vocab && n.c.kind == Conversion::ReduceFrom) n.done = true;
   }
@@ -338,7 +342,7 @@ void Layers::settle(std::vector<Need>& needs) {
     if (ModuleId m = column_input(n.c); m >= 0 && !n.done) own[m].push_back(&n);
   for (auto& p : plans_) {
     if (p.form != LayerPlan::Column || p.shared_input) continue;
-    bool reads_copied = false;   // some call reads a tensor whose gradient is partial anyway (state R)
+    bool reads_copied = false;  // some call reads a tensor whose gradient is partial anyway (state R)
     for (ModuleId m : together(p.module))
       for (int c : ctx_.index.calls_of(m)) {
         const auto& call = ctx_.trace.calls[static_cast<std::size_t>(c)];
@@ -346,14 +350,16 @@ void Layers::settle(std::vector<Need>& needs) {
           if (op.module != m || op.inputs.empty()) return;
           TensorId in = op.inputs[0].tensor;
           if (in < 0 || !ctx_.trace.tensor(in).requires_grad) return;
-          bool needed = std::any_of(needs.begin(), needs.end(), [&](const Need& n) { return n.c.op == op.id && n.c.kind == Conversion::CopyTo && n.c.operand == 0; });
+          bool needed = std::any_of(needs.begin(), needs.end(),
+                                    [&](const Need& n) { return n.c.op == op.id && n.c.kind == Conversion::CopyTo && n.c.operand == 0; });
           if (!needed) reads_copied = true;
         });
       }
-    if (reads_copied) p.shared_input = true;   // the needs that remain are written at the calls
+    if (reads_copied) p.shared_input = true;  // the needs that remain are written at the calls
   }
   for (const auto& [place, modules] : together_) {
-    bool any = std::any_of(modules.begin(), modules.end(), [&](ModuleId m) { return of(m).form == LayerPlan::Column && of(m).shared_input && !of(m).by_statement; });
+    bool any = std::any_of(modules.begin(), modules.end(),
+                           [&](ModuleId m) { return of(m).form == LayerPlan::Column && of(m).shared_input && !of(m).by_statement; });
     if (any)
       for (ModuleId m : modules) of(m).shared_input = true;
   }
@@ -390,7 +396,9 @@ bool Layers::called_directly(const model::ModuleCall& call) const {
 
 void Layers::decide_unpacking() {
   std::map<std::pair<FrameId, const Expr*>, std::set<ModuleId>> places;
-  for (auto& p : plans_) p.returns_bias = !ctx_.target.typed && !p.by_statement && (p.form == LayerPlan::Column || p.form == LayerPlan::Row || p.form == LayerPlan::Depthwise);
+  for (auto& p : plans_)
+    p.returns_bias = !ctx_.target.typed && !p.by_statement &&
+        (p.form == LayerPlan::Column || p.form == LayerPlan::Row || p.form == LayerPlan::Depthwise);
   for (const auto& c : ctx_.trace.calls) {
     if (c.module < 0) continue;
     if (of(c.module).returns_bias && !called_directly(c)) of(c.module).returns_bias = false;
@@ -413,7 +421,7 @@ void Layers::decide_unpacking() {
   adapt_calls();
   for (const auto& c : ctx_.trace.calls) {
     if (c.module < 0 || !of(c.module).returns_bias) continue;
-    if (high_rank_.count(c.call)) continue;   // adapt_calls
+    if (high_rank_.count(c.call)) continue;  // adapt_calls
     Verdict v;
     v.kind = Verdict::Wrap;
     v.frame = c.caller;
@@ -436,9 +444,12 @@ std::string Layers::appended(const LayerPlan& p) const {
   if (p.form == LayerPlan::Row) add(p.input_is_parallel ? "input_is_parallel=True" : "input_is_parallel=False");
   if (p.form == LayerPlan::Row && !p.reduce_output) add("reduce_output=False");
   if (!p.layout.segments.empty()) add("segments=" + p.layout.segment_list());
-  else if (p.layout.outer != 1) add(fmt::format("{}={}", p.generated_class.find("Conv") != std::string::npos ? "shard_stride" : "stride", p.layout.outer));
+  else if (p.layout.outer != 1)
+    add(fmt::format("{}={}", p.generated_class.find("Conv") != std::string::npos ? "shard_stride" : "stride", p.layout.outer));
   if (p.form == LayerPlan::Column && p.shared_input) add("disable_grad_reduce=True");
-  if (!p.returns_bias && ctx_.target.linear.return_bias && (p.form == LayerPlan::Column || p.form == LayerPlan::Row || p.form == LayerPlan::Depthwise)) add("return_bias=False");
+  if (!p.returns_bias && ctx_.target.linear.return_bias &&
+      (p.form == LayerPlan::Column || p.form == LayerPlan::Row || p.form == LayerPlan::Depthwise))
+    add("return_bias=False");
   return s;
 }
 
@@ -447,13 +458,19 @@ void Layers::emit_constructor(const LayerPlan& p) {
   const auto& made = ctx_.made(p.module);
   const Expr* call = made.construct_call;
   std::string why = fmt::format("{}: {}", m.fqn, reason(p));
-  if (ctx_.target.typed && p.by_statement) return ctx_.refuse(p.axis, call ? call->range : Range{}, m.fqn + " is built together with layers that need another class");
-  if (ctx_.target.typed && p.form == LayerPlan::Column && p.shared_input) return;   // on slices, the plain layer does it
+  if (ctx_.target.typed && p.by_statement)
+    return ctx_.refuse(p.axis, call ? call->range : Range{}, m.fqn + " is built together with layers that need another class");
+  if (ctx_.target.typed && p.form == LayerPlan::Column && p.shared_input) return;  // on slices, the plain layer does it
   if (p.by_statement) {
     auto [owner, path] = late_place(p.module);
     std::string arguments = appended(p);
-    ctx_.out.init_statements.push_back({owner, p.module, "", fmt::format("{0} = parallel_layer({0}, {1}{2}{3})", path, p.generated_class, arguments.empty() ? "" : ", ", arguments),
-                                        {"parallel_layer", p.generated_class}, p.axis});
+    ctx_.out.init_statements.push_back(
+        {owner,
+         p.module,
+         "",
+         fmt::format("{0} = parallel_layer({0}, {1}{2}{3})", path, p.generated_class, arguments.empty() ? "" : ", ", arguments),
+         {"parallel_layer", p.generated_class},
+         p.axis});
     return;
   }
   Verdict callee;
@@ -506,7 +523,8 @@ void Layers::emit(const std::vector<Need>& needs) {
     v.why = m.fqn + ": each rank draws for its own slice";
     if (late_dropouts_.count(d)) {
       auto [owner, path] = late_place(d);
-      ctx_.out.init_statements.push_back({owner, d, "", fmt::format("{0} = parallel_layer({0}, ShardedDropout)", path), {"parallel_layer", "ShardedDropout"}, v.axis});
+      ctx_.out.init_statements.push_back(
+          {owner, d, "", fmt::format("{0} = parallel_layer({0}, ShardedDropout)", path), {"parallel_layer", "ShardedDropout"}, v.axis});
       continue;
     }
     ctx_.decide(made.construct_call, Purpose::Callee, v);
@@ -516,7 +534,9 @@ void Layers::emit(const std::vector<Need>& needs) {
     const Op& op = ctx_.trace.op(o);
     if (dropouts_.count(op.module) || absorbing(op) >= 0) continue;
     // Drawn whole, alike on all ranks, and sliced afterwards: the original's numbers.
-    if (std::any_of(needs.begin(), needs.end(), [&](const Need& n) { return n.c.op == o && n.c.kind == Conversion::Slice && n.c.on_output; })) continue;
+    if (std::any_of(needs.begin(), needs.end(),
+                    [&](const Need& n) { return n.c.op == o && n.c.kind == Conversion::Slice && n.c.on_output; }))
+      continue;
     int axis = op.outputs.empty() ? -1 : ctx_.axis_of(op.outputs[0]);
     // Inside a built-in layer: only when the call is that layer's, else other draws would change with it.
     bool own = ctx_.index.direct(op);
@@ -525,8 +545,9 @@ void Layers::emit(const std::vector<Need>& needs) {
       own = call.caller == op.frame && call.call == op.site;
     }
     bool ok = own && op.site && op.site->kind == ExprKind::Call && ctx_.editable(op.frame, op.site) &&
-              ctx_.hand_over(op.frame, op.site, "sharded_random", axis, "random numbers for a sharded tensor: a stream per rank");
-    if (!ok) ctx_.refuse(axis, op.site ? op.site->range : Range{}, "random numbers for a sharded tensor are drawn where no call can be edited");
+        ctx_.hand_over(op.frame, op.site, "sharded_random", axis, "random numbers for a sharded tensor: a stream per rank");
+    if (!ok)
+      ctx_.refuse(axis, op.site ? op.site->range : Range{}, "random numbers for a sharded tensor are drawn where no call can be edited");
   }
   if (!ctx_.target.typed) emit_grad_sums();
   emit_roles();
@@ -537,17 +558,20 @@ void Layers::sharded_dropout_calls(ModuleId d) {
     const auto& call = ctx_.trace.calls[static_cast<std::size_t>(c)];
     const int axis = call.arguments.empty() ? -1 : ctx_.axis_of(call.arguments[0].tensor);
     const bool ok = call.call && call.call->kind == ExprKind::Call && ctx_.editable(call.caller, call.call) &&
-                    ctx_.hand_over(call.caller, call.call, "sharded_random", axis, ctx_.trace.module(d).fqn + ": each rank draws for its own slice");
-    if (!ok) ctx_.refuse(axis, call.call ? call.call->range : Range{}, "a dropout on a sharded tensor is called where nothing can be written");
+        ctx_.hand_over(call.caller, call.call, "sharded_random", axis, ctx_.trace.module(d).fqn + ": each rank draws for its own slice");
+    if (!ok)
+      ctx_.refuse(axis, call.call ? call.call->range : Range{}, "a dropout on a sharded tensor is called where nothing can be written");
   }
 }
 
 std::string Layers::reason(const LayerPlan& p) const {
   const auto& axis = ctx_.result.axes[static_cast<std::size_t>(p.axis)];
-  std::string split = p.layout.segments.empty() ? fmt::format("({}, {}*, {})", p.layout.outer, p.layout.axis, p.layout.inner) : "segments " + p.layout.segment_list();
+  std::string split = p.layout.segments.empty() ? fmt::format("({}, {}*, {})", p.layout.outer, p.layout.axis, p.layout.inner)
+                                                : "segments " + p.layout.segment_list();
   switch (p.form) {
     case LayerPlan::Column:
-      return fmt::format("output {} split over tp; {}{}", split, p.gather_output ? "gathered after the layer" : "the slices stay local (gather_output=False)",
+      return fmt::format("output {} split over tp; {}{}", split,
+                         p.gather_output ? "gathered after the layer" : "the slices stay local (gather_output=False)",
                          p.shared_input ? "; its input is copied to the region once for all readers" : "");
     case LayerPlan::Row: {
       // input_is_parallel: what state the input is in on its last dimension (design/semantics.md §3).
@@ -560,7 +584,8 @@ std::string Layers::reason(const LayerPlan& p) const {
           OpId producer = ctx_.trace.tensor(t).producer;
           if (producer < 0) break;
           const Op& op = ctx_.trace.op(producer);
-          if (op.module >= 0 && of(op.module).form == LayerPlan::Column) from = seen_from(ctx_.trace.module(op.module).fqn, ctx_.trace.module(p.module).fqn);
+          if (op.module >= 0 && of(op.module).form == LayerPlan::Column)
+            from = seen_from(ctx_.trace.module(op.module).fqn, ctx_.trace.module(p.module).fqn);
           t = -1;
           for (const auto& in : op.inputs)
             if (ctx_.axis_of(in.tensor) == p.axis && ctx_.trace.tensor(in.tensor).origin == model::Origin::Result) {
@@ -571,7 +596,8 @@ std::string Layers::reason(const LayerPlan& p) const {
         break;
       }
       return fmt::format("input {} split over tp, outputs added up{}; {}", split, p.reduce_output ? "" : " where they meet another layer's",
-                         p.input_is_parallel ? fmt::format("its input is sharded on the last dimension already{}: input_is_parallel=True", from.empty() ? "" : " (from " + from + ")")
+                         p.input_is_parallel ? fmt::format("its input is sharded on the last dimension already{}: input_is_parallel=True",
+                                                           from.empty() ? "" : " (from " + from + ")")
                                              : "its input is whole: input_is_parallel=False");
     }
     case LayerPlan::Depthwise: return fmt::format("one filter a channel: channels {} split with its neighbours", split);
@@ -586,22 +612,26 @@ void Layers::emit_roles() {
   for (const auto& p : plans_) {
     if (carriers_[static_cast<std::size_t>(p.module)].empty()) continue;
     bool below_attention = false;
-    for (ModuleId up = ctx_.trace.module(p.module).parent; up >= 0; up = ctx_.trace.module(up).parent) below_attention = below_attention || of(up).form == LayerPlan::Attention;
+    for (ModuleId up = ctx_.trace.module(p.module).parent; up >= 0; up = ctx_.trace.module(up).parent)
+      below_attention = below_attention || of(up).form == LayerPlan::Attention;
     static const char* names[] = {"sharded", "column", "row", "sharded", "vocabulary", "sharded", "sharded"};
     std::string role = names[p.form];
-    if (p.form == LayerPlan::InPlace) {   // told by which side of the weight is cut
+    if (p.form == LayerPlan::InPlace) {  // told by which side of the weight is cut
       const auto* rule = ctx_.rules.layer(ctx_.trace.module(p.module).type);
       if (rule)
         for (const auto& [name, factors] : rule->params)
           if (name == "weight")
             for (const auto& [spelling, letter] : rule->parallel) {
               auto w = words(factors);
-              if (static_cast<std::size_t>(p.layout.dim) < w.size() && w[static_cast<std::size_t>(p.layout.dim)] == letter && (spelling == "column" || spelling == "row")) role = spelling;
+              if (static_cast<std::size_t>(p.layout.dim) < w.size() && w[static_cast<std::size_t>(p.layout.dim)] == letter &&
+                  (spelling == "column" || spelling == "row"))
+                role = spelling;
             }
     }
     LayerPlan shown = p;
     if (shown.axis < 0) shown.axis = ctx_.axis_of(carriers_[static_cast<std::size_t>(p.module)].front()->tensor);
-    ctx_.out.roles.push_back({p.module, below_attention ? "row" : role, p.generated_class, below_attention ? "part of the attention layer" : reason(shown)});
+    ctx_.out.roles.push_back(
+        {p.module, below_attention ? "row" : role, p.generated_class, below_attention ? "part of the attention layer" : reason(shown)});
     have.insert(p.module);
   }
   for (const auto& m : ctx_.trace.modules) {
@@ -609,7 +639,8 @@ void Layers::emit_roles() {
     for (const auto& r : m.params)
       if (!r.buffer && summed_.count(r.tensor)) names += (names.empty() ? "" : ", ") + r.attr;
     if (!names.empty() && !have.count(m.id))
-      ctx_.out.roles.push_back({m.id, "replicated, gradient summed", "", names + ": meets sharded tensors, so each rank has a part of its gradient"});
+      ctx_.out.roles.push_back(
+          {m.id, "replicated, gradient summed", "", names + ": meets sharded tensors, so each rank has a part of its gradient"});
   }
 }
 

@@ -10,7 +10,8 @@ namespace shardwright::rewrite::tp {
 namespace {
 
 bool is_identifier(const std::string& s) {
-  return !s.empty() && !std::isdigit(static_cast<unsigned char>(s[0])) && std::all_of(s.begin(), s.end(), [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; });
+  return !s.empty() && !std::isdigit(static_cast<unsigned char>(s[0])) &&
+      std::all_of(s.begin(), s.end(), [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; });
 }
 
 /// `weight=(0, 3), bias=(0, 3)`; names that are no identifiers go through **{…}.
@@ -24,7 +25,9 @@ std::string cut_arguments(const Context& ctx, const std::vector<const model::Par
   return named + (other.empty() ? "" : ", **{" + other + "}");
 }
 
-bool numeric(const std::string& s) { return !s.empty() && std::all_of(s.begin(), s.end(), [](char c) { return std::isdigit(static_cast<unsigned char>(c)); }); }
+bool numeric(const std::string& s) {
+  return !s.empty() && std::all_of(s.begin(), s.end(), [](char c) { return std::isdigit(static_cast<unsigned char>(c)); });
+}
 
 }  // namespace
 
@@ -99,17 +102,24 @@ void Layers::emit_in_place(ModuleId id) {
   std::string why = fmt::format("{}: {}", m.fqn, reason(p));
   const auto& made = ctx_.made(id);
   if (!p.by_statement && ctx_.editable(made.construct_frame, made.construct_call)) {
-    ctx_.wrap(made.construct_frame, made.construct_call, Purpose::Construct, "shard_module(", arguments + ")", {"shard_module"}, p.axis, why);
+    ctx_.wrap(made.construct_frame, made.construct_call, Purpose::Construct, "shard_module(", arguments + ")", {"shard_module"}, p.axis,
+              why);
     return;
   }
   for (ModuleId up = m.parent; up >= 0; up = ctx_.trace.module(up).parent) {
     const auto& owner = ctx_.trace.module(up);
     if (owner.builtin || ctx_.made(up).init_frame < 0) continue;
     std::string path = attribute_path(ctx_.trace, up, id);
-    ctx_.out.init_statements.push_back({up, id, "", fmt::format("shard_module(self{}{}{})", path.empty() || path[0] == '[' ? "" : ".", path, arguments), {"shard_module"}, p.axis});
+    ctx_.out.init_statements.push_back({up,
+                                        id,
+                                        "",
+                                        fmt::format("shard_module(self{}{}{})", path.empty() || path[0] == '[' ? "" : ".", path, arguments),
+                                        {"shard_module"},
+                                        p.axis});
     return;
   }
-  ctx_.refuse(p.axis, made.construct_call ? made.construct_call->range : Range{}, fmt::format("{} is built by code that cannot be edited", m.fqn));
+  ctx_.refuse(p.axis, made.construct_call ? made.construct_call->range : Range{},
+              fmt::format("{} is built by code that cannot be edited", m.fqn));
 }
 
 void Layers::emit_parameters(ModuleId id) {
@@ -120,8 +130,9 @@ void Layers::emit_parameters(ModuleId id) {
     const auto* w = written(id, *r);
     // Another name of a parameter that is cut where it is made (self.proto = self.head.weight) stays one.
     const bool alias = w && std::any_of(ctx_.trace.attr_writes.begin(), ctx_.trace.attr_writes.end(), [&](const auto& other) {
-      return other.kind == model::AttrWrite::Parameter && other.value.tensor == w->value.tensor && other.clock < w->clock && (other.owner != w->owner || other.name != w->name);
-    });
+                         return other.kind == model::AttrWrite::Parameter && other.value.tensor == w->value.tensor &&
+                             other.clock < w->clock && (other.owner != w->owner || other.name != w->name);
+                       });
     if (alias) continue;
     const Expr* e = parameter_expr(w, r->attr);
     int axis = ctx_.axis_of(r->tensor);
@@ -132,12 +143,16 @@ void Layers::emit_parameters(ModuleId id) {
       continue;
     }
     std::string why = fmt::format("{}{}{} carries {}", m.fqn, m.fqn.empty() ? "" : ".", r->attr, ctx_.axis_name(axis));
-    ctx_.wrap(w->frame, e, Purpose::Construct, "shard_parameter(", ctx_.layout(r->tensor).keywords(true) + ")", {"shard_parameter"}, axis, why);
+    ctx_.wrap(w->frame, e, Purpose::Construct, "shard_parameter(", ctx_.layout(r->tensor).keywords(true) + ")", {"shard_parameter"}, axis,
+              why);
   }
   if (late.empty()) return;
   int axis = ctx_.axis_of(late.front()->tensor);
-  if (ctx_.made(id).init_frame < 0) ctx_.refuse(axis, Range{}, fmt::format("{}.{} is made by code that cannot be edited", m.fqn, late.front()->attr));
-  else ctx_.out.init_statements.push_back({id, id, "", fmt::format("shard_module(self{})", cut_arguments(ctx_, late)), {"shard_module"}, axis});
+  if (ctx_.made(id).init_frame < 0)
+    ctx_.refuse(axis, Range{}, fmt::format("{}.{} is made by code that cannot be edited", m.fqn, late.front()->attr));
+  else
+    ctx_.out.init_statements.push_back(
+        {id, id, "", fmt::format("shard_module(self{})", cut_arguments(ctx_, late)), {"shard_module"}, axis});
 }
 
 void Layers::emit_grad_sums() {
@@ -174,9 +189,11 @@ void Layers::emit_grad_sums() {
     for (const auto& r : m.params) {
       if (!summed(r) || !done.insert(r.tensor).second) continue;
       int axis = axis_met(r.tensor);
-      std::string why = fmt::format("{}.{} meets tensors that carry {}: each rank has a part of its gradient", m.fqn, r.attr, ctx_.axis_name(axis));
+      std::string why =
+          fmt::format("{}.{} meets tensors that carry {}: each rank has a part of its gradient", m.fqn, r.attr, ctx_.axis_name(axis));
       if (whole) {
-        ctx_.wrap(ctx_.made(m.id).construct_frame, ctx_.made(m.id).construct_call, Purpose::GradSum, "sum_gradients_over_tp(", ")", {"sum_gradients_over_tp"}, axis,
+        ctx_.wrap(ctx_.made(m.id).construct_frame, ctx_.made(m.id).construct_call, Purpose::GradSum, "sum_gradients_over_tp(", ")",
+                  {"sum_gradients_over_tp"}, axis,
                   fmt::format("{} meets tensors that carry {}: each rank has a part of its gradient", m.fqn, ctx_.axis_name(axis)));
         continue;
       }
@@ -193,10 +210,13 @@ void Layers::emit_grad_sums() {
         std::string path = attribute_path(ctx_.trace, up, m.id);
         std::string target = is_identifier(r.attr) ? fmt::format("self{}{}.{}", path.empty() || path[0] == '[' ? "" : ".", path, r.attr)
                                                    : fmt::format("self{}{}[{}]", path.empty() || path[0] == '[' ? "" : ".", path, r.attr);
-        ctx_.out.init_statements.push_back({up, m.id, r.attr, fmt::format("sum_gradients_over_tp({})", target), {"sum_gradients_over_tp"}, axis});
+        ctx_.out.init_statements.push_back(
+            {up, m.id, r.attr, fmt::format("sum_gradients_over_tp({})", target), {"sum_gradients_over_tp"}, axis});
         placed = true;
       }
-      if (!placed) ctx_.refuse(axis, Range{}, fmt::format("{}.{} needs the sum of its gradients and is made by code that cannot be edited", m.fqn, r.attr));
+      if (!placed)
+        ctx_.refuse(axis, Range{},
+                    fmt::format("{}.{} needs the sum of its gradients and is made by code that cannot be edited", m.fqn, r.attr));
     }
   }
 }

@@ -66,7 +66,8 @@ class Sizes {
     if (e->kind != ExprKind::Binary || e->text != "//" || !ctx_.editable(frame, e)) return false;
     const Expr* divisor = e->kids[1];
     const bool parens = binds_looser_than_product(divisor);
-    return ctx_.wrap(frame, divisor, Purpose::Size, parens ? "((" : "(", std::string(parens ? ")" : "") + " // tp_size())", {"tp_size"}, ctx_.axis_in(sym->a), "the divisor of a local size");
+    return ctx_.wrap(frame, divisor, Purpose::Size, parens ? "((" : "(", std::string(parens ? ")" : "") + " // tp_size())", {"tp_size"},
+                     ctx_.axis_in(sym->a), "the divisor of a local size");
   }
 
   /// `batch = n // heads`: written so that batch is the full size.
@@ -74,7 +75,8 @@ class Sizes {
     for (const auto& w : ctx_.trace.var_writes) {
       if (w.frame < 0 || w.step < 0 || ctx_.trace.frame(w.frame).init || !divides(w.value.sym)) continue;
       const Stmt* st = ctx_.trace.step(w.step).stmt;
-      const bool assigned = st && st->kind == StmtKind::Assign && st->targets.size() == 1 && st->targets[0]->kind == ExprKind::Name && st->value;
+      const bool assigned =
+          st && st->kind == StmtKind::Assign && st->targets.size() == 1 && st->targets[0]->kind == ExprKind::Name && st->value;
       if (assigned && divide_divisor(w.frame, st->value, w.value.sym)) ctx_.settled.insert(w.value.sym);
     }
   }
@@ -94,13 +96,17 @@ class Sizes {
     if (ctx_.editable(op.frame, e)) return op.frame;
     for (ModuleId m = op.module; m >= 0; m = ctx_.trace.module(m).parent) {
       const auto& mod = ctx_.made(m);
-      if (mod.construct_call && mod.construct_call->range.contains(e->range) && ctx_.editable(mod.construct_frame, e)) return mod.construct_frame;
+      if (mod.construct_call && mod.construct_call->range.contains(e->range) && ctx_.editable(mod.construct_frame, e))
+        return mod.construct_frame;
     }
     return -1;
   }
 
   void bad(const Op& op, const Expr* e, int axis, std::int64_t value, std::int64_t need) {
-    ctx_.refuse(axis, e ? e->range : op.site ? op.site->range : Range{},
+    ctx_.refuse(axis,
+                e             ? e->range
+                    : op.site ? op.site->range
+                              : Range{},
                 fmt::format("the size {} here has to become {} on each rank and cannot be written so", value, need));
   }
 
@@ -113,20 +119,22 @@ class Sizes {
     if (frame >= 0 && divides(sym) && static_cast<double>(need) == sym->value && divide_divisor(frame, e, sym)) return;
     if (f == Fit::Bad || frame < 0) return bad(op, e, axis, value, need);
     bool parens = binds_looser_than_product(e);
-    ctx_.wrap(frame, e, Purpose::Size, parens ? "(" : "", std::string(parens ? ")" : "") + (f == Fit::Divide ? " // tp_size()" : " * tp_size()"), {"tp_size"}, axis,
+    ctx_.wrap(frame, e, Purpose::Size, parens ? "(" : "",
+              std::string(parens ? ")" : "") + (f == Fit::Divide ? " // tp_size()" : " * tp_size()"), {"tp_size"}, axis,
               fmt::format("{} is {} on each rank", value, need));
   }
 
   /// Sizes of dimensions `first`… given by one expression.
-  void shape(const Op& op, const Expr* e, const std::vector<std::int64_t>& values, const std::vector<const Sym*>& syms, const std::vector<std::int64_t>& needed,
-             std::size_t from, std::size_t count, bool split) {
+  void shape(const Op& op, const Expr* e, const std::vector<std::int64_t>& values, const std::vector<const Sym*>& syms,
+             const std::vector<std::int64_t>& needed, std::size_t from, std::size_t count, bool split) {
     std::vector<Fit> fits;
     int off = 0;
     for (std::size_t i = from; i < from + count; ++i) {
       fits.push_back(fit(values[i], syms[i], needed[i]));
       off += fits.back() != Fit::Keep;
     }
-    std::vector<const Sym*> part(syms.begin() + static_cast<std::ptrdiff_t>(from), syms.begin() + static_cast<std::ptrdiff_t>(from + count));
+    std::vector<const Sym*> part(syms.begin() + static_cast<std::ptrdiff_t>(from),
+                                 syms.begin() + static_cast<std::ptrdiff_t>(from + count));
     int ax = axis_near(op, part);
     if (!e) {
       if (off && !(op.module >= 0 && layers_.of(op.module).form != LayerPlan::None)) bad(op, e, ax, values[from], needed[from]);
@@ -175,7 +183,8 @@ class Sizes {
     std::size_t first = 0;
     while (fits[first] == Fit::Keep) ++first;
     bool all_divide = std::all_of(fits.begin(), fits.end(), [](Fit f) { return f == Fit::Divide; });
-    if (frame < 0 || fits[first] != Fit::Divide || (split ? !all_divide : off != 1)) return bad(op, e, ax, values[from + first], needed[from + first]);
+    if (frame < 0 || fits[first] != Fit::Divide || (split ? !all_divide : off != 1))
+      return bad(op, e, ax, values[from + first], needed[from + first]);
     std::string why = fmt::format("{} is {} on each rank", values[from + first], needed[from + first]);
     if (split) ctx_.wrap(frame, e, Purpose::Size, "[size // tp_size() for size in ", "]", {"tp_size"}, ax, why);
     else ctx_.wrap(frame, e, Purpose::Size, "local_sizes(", fmt::format(", {})", first), {"local_sizes"}, ax, why);
@@ -196,7 +205,8 @@ class Sizes {
     for (const auto& other : op.size_args)
       if (!other.expr && (first < 0 || other.dim < first)) first = other.dim;
     if (!ctx_.editable(op.frame, star) || a.dim < first) return false;
-    return ctx_.wrap(op.frame, star, Purpose::Size, "local_sizes(", fmt::format(", {})", a.dim - first), {"local_sizes"}, axis, fmt::format("{} is {} on each rank", a.values[0], need));
+    return ctx_.wrap(op.frame, star, Purpose::Size, "local_sizes(", fmt::format(", {})", a.dim - first), {"local_sizes"}, axis,
+                     fmt::format("{} is {} on each rank", a.values[0], need));
   }
 
   /// A size given to the constructor of a built-in layer (nn.Unflatten(1, (heads, width)), Rearrange('…', h=heads)): its
@@ -219,7 +229,8 @@ class Sizes {
       if (one && value.kind == Binding::Int && value.integer == a.values[0] && e) found.push_back(e);
       if (value.kind == Binding::Sequence && value.items.size() == all.size() && e) {
         bool same = true;
-        for (std::size_t k = 0; k < all.size(); ++k) same = same && value.items[k].second.kind == Binding::Int && value.items[k].second.integer == all[k];
+        for (std::size_t k = 0; k < all.size(); ++k)
+          same = same && value.items[k].second.kind == Binding::Int && value.items[k].second.integer == all[k];
         bool written = (e->kind == ExprKind::Tuple || e->kind == ExprKind::List) && e->kids.size() == all.size();
         if (same && !one && a.values.size() == all.size()) found.push_back(e);
         else if (same && written && e->kids[position]->kind != ExprKind::Starred) found.push_back(e->kids[position]);
@@ -247,9 +258,12 @@ class Sizes {
     std::vector<std::int64_t> needed;
     using Role = model::SizeArg;
     switch (a.role) {
-      case Role::Dim: case Role::Shape: case Role::Factor: {
+      case Role::Dim:
+      case Role::Shape:
+      case Role::Factor: {
         // Lengths that only name dimensions of the operand (nothing is decomposed by them) are its sizes.
-        bool of_operand = a.role == Role::Factor && op.prim != model::Prim::Reshape && !op.inputs.empty() && full.size() <= ctx_.trace.tensor(op.inputs[0].tensor).shape.size();
+        bool of_operand = a.role == Role::Factor && op.prim != model::Prim::Reshape && !op.inputs.empty() &&
+            full.size() <= ctx_.trace.tensor(op.inputs[0].tensor).shape.size();
         const auto& whole = of_operand ? ctx_.trace.tensor(op.inputs[0].tensor).shape : full;
         if (of_operand) local = ctx_.result.local_shape(ctx_.trace, op.inputs[0].tensor);
         for (std::size_t i = 0; i < a.values.size(); ++i) {
@@ -267,7 +281,8 @@ class Sizes {
         break;
       }
       case Role::SplitSizes:
-        for (std::size_t i = 0; i < a.values.size(); ++i) needed.push_back(i < op.outputs.size() ? ctx_.local_size(op.outputs[i], op.dim) : a.values[i]);
+        for (std::size_t i = 0; i < a.values.size(); ++i)
+          needed.push_back(i < op.outputs.size() ? ctx_.local_size(op.outputs[i], op.dim) : a.values[i]);
         break;
     }
     if (a.values.empty()) return;
@@ -277,7 +292,8 @@ class Sizes {
     int ax = axis_near(op, syms);
     if (a.expr) apply(op, a.expr, f, syms[0], ax, a.values[0], needed[0]);
     else if (f != Fit::Keep && starred(op, a, f, ax, needed[0])) return;
-    else if (f != Fit::Keep && !(op.module >= 0 && layers_.of(op.module).form != LayerPlan::None)) bad(op, nullptr, ax, a.values[0], needed[0]);
+    else if (f != Fit::Keep && !(op.module >= 0 && layers_.of(op.module).form != LayerPlan::None))
+      bad(op, nullptr, ax, a.values[0], needed[0]);
   }
 
   struct Edit {
@@ -293,7 +309,9 @@ class Sizes {
     local_dims(s->b, out);
   }
 
-  static bool same_dim(const Sym* a, const Sym* b) { return a && b && a->kind == Sym::Dim && b->kind == Sym::Dim && a->tensor == b->tensor && a->dim == b->dim; }
+  static bool same_dim(const Sym* a, const Sym* b) {
+    return a && b && a->kind == Sym::Dim && b->kind == Sym::Dim && a->tensor == b->tensor && a->dim == b->dim;
+  }
 
   bool mentions(const Sym* s, const Sym* dim) const { return s && (same_dim(s, dim) || mentions(s->a, dim) || mentions(s->b, dim)); }
 
@@ -363,7 +381,8 @@ class Sizes {
         }
         // Computed from it: the place is in the variable's assignment, if nothing else takes it for a local size.
         const Stmt* st = w->step >= 0 ? ctx_.trace.step(w->step).stmt : nullptr;
-        bool assigned = st && st->kind == StmtKind::Assign && st->targets.size() == 1 && st->targets[0]->kind == ExprKind::Name && st->value;
+        bool assigned =
+            st && st->kind == StmtKind::Assign && st->targets.size() == 1 && st->targets[0]->kind == ExprKind::Name && st->value;
         ok = assigned && !sets_a_size(frame, n->text) && full_reads(frame, st->value, w->value.sym, w->clock, edits, depth + 1);
       });
       if (!found || !ok) return false;
@@ -382,7 +401,8 @@ class Sizes {
     int axis = ctx_.axis_in(a.sym);
     if (frame >= 0 && have && *have * ctx_.tp == a.value && holds_there(Fit::Multiply, a.sym, 1)) {
       bool parens = binds_looser_than_product(a.expr);
-      ctx_.wrap(frame, a.expr, Purpose::Size, parens ? "((" : "(", std::string(parens ? ")" : "") + " * tp_size())", {"tp_size"}, axis, "a value computed from the full size");
+      ctx_.wrap(frame, a.expr, Purpose::Size, parens ? "((" : "(", std::string(parens ? ")" : "") + " * tp_size())", {"tp_size"}, axis,
+                "a value computed from the full size");
       return;
     }
     std::vector<Edit> edits;
@@ -401,8 +421,12 @@ class Sizes {
       }
       return;
     }
-    ctx_.refuse(axis, a.expr ? a.expr->range : op.site ? op.site->range : Range{},
-                fmt::format("a number computed from the size of {} enters the computation and would be another one on each rank", ctx_.axis_name(axis)));
+    ctx_.refuse(axis,
+                a.expr        ? a.expr->range
+                    : op.site ? op.site->range
+                              : Range{},
+                fmt::format("a number computed from the size of {} enters the computation and would be another one on each rank",
+                            ctx_.axis_name(axis)));
   }
 
   static std::optional<bool> decide(const std::string& op, double a, double b) {
@@ -431,7 +455,8 @@ class Sizes {
       if (other && ctx_.local(other) != value) continue;
       if (e->kind == ExprKind::Starred || static_cast<double>(ctx_.local_size(dim->tensor, dim->dim)) * ctx_.tp != value) continue;
       bool parens = binds_looser_than_product(e);
-      return ctx_.wrap(frame, e, Purpose::Size, parens ? "(" : "", std::string(parens ? ")" : "") + " // tp_size()", {"tp_size"}, axis, "compared with a local size");
+      return ctx_.wrap(frame, e, Purpose::Size, parens ? "(" : "", std::string(parens ? ")" : "") + " // tp_size()", {"tp_size"}, axis,
+                       "compared with a local size");
     }
     return false;
   }
@@ -441,14 +466,14 @@ class Sizes {
     auto b = g.b ? ctx_.local(g.b) : std::optional<double>(g.b_value);
     if (a && b && *a == g.a_value && *b == g.b_value) return;
     FrameId frame = ctx_.index.frame_at(g.clock);
-    if (frame < 0 || ctx_.trace.frame(frame).builtin) return;   // layers of ours are replaced or see what they saw
+    if (frame < 0 || ctx_.trace.frame(frame).builtin) return;  // layers of ours are replaced or see what they saw
     if (a && b) {
       auto now = decide(g.op, *a, *b);
       if (now && *now == g.taken) return;
     }
     int axis = ctx_.axis_in(g.a) >= 0 ? ctx_.axis_in(g.a) : ctx_.axis_in(g.b);
     const Expr* compare = ctx_.index.compare_at(g.range);
-    auto inside = ctx_.index.compares_in(g.range);   // the place may be the whole statement
+    auto inside = ctx_.index.compares_in(g.range);  // the place may be the whole statement
     if (!compare && inside.size() == 1) compare = inside[0];
     for (const Expr* c : inside)
       if (whole_shape(g, c, frame, axis)) return;
@@ -465,12 +490,14 @@ class Sizes {
           const Expr* k = compare->kids[static_cast<std::size_t>(side)];
           if ((side ? *b : *a) == (side ? g.b_value : g.a_value)) continue;
           bool parens = binds_looser_than_product(k);
-          ctx_.wrap(frame, k, Purpose::Size, parens ? "(" : "", std::string(parens ? ")" : "") + " * tp_size()", {"tp_size"}, axis, "the comparison is about the full size");
+          ctx_.wrap(frame, k, Purpose::Size, parens ? "(" : "", std::string(parens ? ")" : "") + " * tp_size()", {"tp_size"}, axis,
+                    "the comparison is about the full size");
         }
         return;
       }
     }
-    ctx_.refuse(axis, g.range, fmt::format("this decision depends on the size of {} and would go the other way on each rank", ctx_.axis_name(axis)));
+    ctx_.refuse(axis, g.range,
+                fmt::format("this decision depends on the size of {} and would go the other way on each rank", ctx_.axis_name(axis)));
   }
 
   /// Sizes read from cut parameters and given to constructors of built-in layers have to be the full ones.
@@ -486,7 +513,8 @@ class Sizes {
       const Expr* e = i < m.ctor_exprs.size() ? m.ctor_exprs[i] : nullptr;
       if (e && ctx_.editable(m.construct_frame, e) && have && *have * ctx_.tp == full) {
         bool parens = binds_looser_than_product(e);
-        ctx_.wrap(m.construct_frame, e, Purpose::Size, parens ? "(" : "", std::string(parens ? ")" : "") + " * tp_size()", {"tp_size"}, axis, "constructors take full sizes");
+        ctx_.wrap(m.construct_frame, e, Purpose::Size, parens ? "(" : "", std::string(parens ? ")" : "") + " * tp_size()", {"tp_size"},
+                  axis, "constructors take full sizes");
       } else {
         ctx_.refuse(axis, e ? e->range : Range{}, fmt::format("{} is built with a size read from a parameter that is cut", m.fqn));
       }

@@ -34,13 +34,13 @@ bool Context::thread_config(FrameId frame, int axis, std::string& name) {
     name = it->second;
     return !name.empty();
   }
-  config_[frame] = "";   // a recursive constructor cannot be threaded
+  config_[frame] = "";  // a recursive constructor cannot be threaded
   const auto& f = trace.frame(frame);
   if (f.builtin || !f.function || f.function->name == "<lambda>") return false;
   const Function& fn = *f.function;
   const bool taken = std::find(fn.locals.begin(), fn.locals.end(), target.config.parameter) != fn.locals.end();
   name = taken ? target.config.otherwise : target.config.parameter;
-  if (frame == trace.module(0).init_frame) {   // a stage's constructor has it
+  if (frame == trace.module(0).init_frame) {  // a stage's constructor has it
     config_[frame] = name;
     return true;
   }
@@ -124,14 +124,15 @@ void Layers::adapt_constructor(LayerPlan& p) {
   const auto& l = ctx_.target.linear;
   if (!p.returns_bias && !l.return_bias)
     if (auto bare = l.bare.find(p.generated_class); bare != l.bare.end()) p.generated_class = bare->second;
-  if (p.by_statement) return;   // parallel_layer(…) does the rest
+  if (p.by_statement) return;  // parallel_layer(…) does the rest
   const auto& made = ctx_.made(p.module);
   const Expr* call = made.construct_call;
   std::string why = p.generated_class + " names its arguments";
   for (std::size_t i = 0; i < call->args.size(); ++i) {
     const auto& a = call->args[i];
     if (a.keyword.empty()) {
-      if (l.keyword_only && i >= 2) ctx_.wrap(made.construct_frame, a.value, Purpose::Argument, argument_name(a, i) + "=", "", {}, p.axis, why);
+      if (l.keyword_only && i >= 2)
+        ctx_.wrap(made.construct_frame, a.value, Purpose::Argument, argument_name(a, i) + "=", "", {}, p.axis, why);
       continue;
     }
     auto other = l.keywords.find(a.keyword);
@@ -160,7 +161,9 @@ void Layers::adapt_constructor(LayerPlan& p) {
 void Layers::adapt_calls() {
   const auto& l = ctx_.target.linear;
   if (l.max_rank == 0) return;
-  struct Ranks { std::size_t least = 1000, most = 0; };
+  struct Ranks {
+    std::size_t least = 1000, most = 0;
+  };
   std::map<const Expr*, Ranks> ranks;
   auto rank_of = [&](const model::ModuleCall& c) -> std::size_t {
     if (c.arguments.empty() || c.arguments[0].kind != Binding::Tensor) return 0;
@@ -179,10 +182,13 @@ void Layers::adapt_calls() {
     high_rank_.insert(c.call);
     const LayerPlan& p = of(c.module);
     std::string why = fmt::format("{} takes at most {} dimensions", p.generated_class, l.max_rank);
-    const Expr* x = c.call->args.size() == 1 && c.call->args[0].keyword.empty() && !c.call->args[0].star && !c.call->args[0].double_star ? c.call->args[0].value : nullptr;
+    const Expr* x = c.call->args.size() == 1 && c.call->args[0].keyword.empty() && !c.call->args[0].star && !c.call->args[0].double_star
+        ? c.call->args[0].value
+        : nullptr;
     if (x && x->kind == ExprKind::Name && r.least >= static_cast<std::size_t>(l.max_rank)) {
       ctx_.wrap(c.caller, x, Purpose::Rank, "", fmt::format(".flatten(0, -{})", l.max_rank), {}, p.axis, why);
-      ctx_.wrap(c.caller, c.call, Purpose::Unpack, "", fmt::format("[0].unflatten(0, {}.shape[:-{}])", x->text, l.max_rank - 1), {}, p.axis, why);
+      ctx_.wrap(c.caller, c.call, Purpose::Unpack, "", fmt::format("[0].unflatten(0, {}.shape[:-{}])", x->text, l.max_rank - 1), {}, p.axis,
+                why);
     } else if (!ctx_.hand_over(c.caller, c.call, l.any_rank, p.axis, why)) {
       ctx_.refuse(p.axis, c.call->range, why + ", and this call cannot be edited");
     }

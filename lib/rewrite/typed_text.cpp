@@ -73,7 +73,8 @@ std::string indentation(const support::SourceManager& sources, support::FileId f
 
 class Printer {
  public:
-  Printer(const model::Trace& t, const sharding::Result& r, const support::SourceManager& s, const rules::Database& d, const rules::Target& target)
+  Printer(const model::Trace& t, const sharding::Result& r, const support::SourceManager& s, const rules::Database& d,
+          const rules::Target& target)
       : trace_(t), result_(r), sources_(s), ctx_(t, r, s, d, target) {}
 
   TypedText run(const TpEdits& wanted) {
@@ -90,7 +91,12 @@ class Printer {
 
   void places(const TpEdits& wanted) {
     // What the frames want at each place; templates' instances share places.
-    struct Place { std::set<EditKey> keys; const Verdict* verdict = nullptr; std::vector<const Verdict*> all; bool kept = false; };
+    struct Place {
+      std::set<EditKey> keys;
+      const Verdict* verdict = nullptr;
+      std::vector<const Verdict*> all;
+      bool kept = false;
+    };
     std::map<Range, Place, RangeLess> all;
     for (const auto& v : wanted.verdicts) {
       Place& p = all[v.range];
@@ -133,20 +139,25 @@ class Printer {
         const bool handed = !v.imports.empty() && suffix.empty() && prefix.size() > 1 && prefix.back() == '(';
         if (handed)
           for (std::string_view tail : {std::string_view("->forward"), std::string_view(".forward")})
-            if (of.size() > tail.size() && of.substr(of.size() - tail.size()) == tail) e.remove({at.file, at.end - static_cast<std::uint32_t>(tail.size()), at.end});
+            if (of.size() > tail.size() && of.substr(of.size() - tail.size()) == tail)
+              e.remove({at.file, at.end - static_cast<std::uint32_t>(tail.size()), at.end});
         e.wrap(at, in_cxx(prefix, v.imports), in_cxx(suffix, v.imports));
         break;
       }
       case Verdict::InsertBefore: {
-        if (!in_block(text, at.begin)) return refuse(v.axis, at, "a statement has to stand before this one, which is not in a block of its own");
+        if (!in_block(text, at.begin))
+          return refuse(v.axis, at, "a statement has to stand before this one, which is not in a block of its own");
         std::string s = in_cxx(v.text, v.imports);
         // A variable that is new is declared; `x = f(x)` assigns to the one there is.
         const auto eq = s.find(" = ");
         const std::string name = s.substr(0, eq);
-        const bool fresh = eq != std::string::npos && s.find("(" + name + ")", eq) == std::string::npos && s.find("(" + name + ",", eq) == std::string::npos;
+        const bool fresh = eq != std::string::npos && s.find("(" + name + ")", eq) == std::string::npos &&
+            s.find("(" + name + ",", eq) == std::string::npos;
         const std::string in = indentation(sources_, at.file, at.begin);
         const std::size_t line = text.rfind('\n', at.begin == 0 ? 0 : at.begin - 1);
-        const bool own_line = text.substr(line == std::string_view::npos ? 0 : line + 1, at.begin - (line == std::string_view::npos ? 0 : line + 1)).find_first_not_of(" \t") == std::string_view::npos;
+        const bool own_line =
+            text.substr(line == std::string_view::npos ? 0 : line + 1, at.begin - (line == std::string_view::npos ? 0 : line + 1))
+                .find_first_not_of(" \t") == std::string_view::npos;
         e.insert_before(at.begin, (fresh ? "auto " : "") + s + ";" + (own_line ? "\n" + in : " "));
         break;
       }
@@ -154,10 +165,12 @@ class Printer {
         std::uint32_t end = at.end;
         if (end == 0 || text[end - 1] != ';') {
           while (end < text.size() && std::isspace(static_cast<unsigned char>(text[end]))) ++end;
-          if (end >= text.size() || text[end] != ';') return refuse(v.axis, at, "a statement has to stand after this one, which has no end of its own");
+          if (end >= text.size() || text[end] != ';')
+            return refuse(v.axis, at, "a statement has to stand after this one, which has no end of its own");
           ++end;
         }
-        if (!in_block(text, at.begin)) return refuse(v.axis, at, "a statement has to stand after this one, which is not in a block of its own");
+        if (!in_block(text, at.begin))
+          return refuse(v.axis, at, "a statement has to stand after this one, which is not in a block of its own");
         e.insert_after(end, in_cxx(v.text, v.imports) + ";");
         break;
       }
@@ -204,7 +217,7 @@ class Printer {
       if (!m.builtin) of_module[m.id];
       for (const auto& p : m.params) {
         HeldParameter h = describe(m, p);
-        if (!seen.insert(p.tensor).second) continue;   // tied: one tensor
+        if (!seen.insert(p.tensor).second) continue;  // tied: one tensor
         if (h.dim < 0 && !h.summed) {
           out_.held.push_back(std::move(h));
           continue;
@@ -222,7 +235,8 @@ class Printer {
           s = fmt::format("shardwright::shard(*this, \"{}\", {}", relative, h.dim);
           if (!h.segments.empty()) {
             s += ", {";
-            for (std::size_t i = 0; i < h.segments.size(); ++i) s += fmt::format("{}{{{}, {}}}", i ? ", " : "", h.segments[i].first, h.segments[i].second);
+            for (std::size_t i = 0; i < h.segments.size(); ++i)
+              s += fmt::format("{}{{{}, {}}}", i ? ", " : "", h.segments[i].first, h.segments[i].second);
             s += "}";
           } else if (h.outer != 1) {
             s += fmt::format(", {}", h.outer);
@@ -238,7 +252,7 @@ class Printer {
     }
     for (auto& [m, list] : of_module)
       if (const auto* def = trace_.module(m).class_def) by_class[def].emplace_back(m, list);
-    std::set<std::pair<support::FileId, std::uint32_t>> written;   // a template's instances share the place
+    std::set<std::pair<support::FileId, std::uint32_t>> written;  // a template's instances share the place
     std::map<std::pair<support::FileId, std::uint32_t>, std::vector<std::string>> at_place;
     for (auto& [def, instances] : by_class) {
       const auto& first = instances.front().second;
@@ -247,17 +261,19 @@ class Printer {
       if (!alike) {
         for (const auto& [m, list] : instances)
           for (const auto& s : list)
-            if (std::any_of(instances.begin(), instances.end(), [&](const auto& i) { return std::find(i.second.begin(), i.second.end(), s) == i.second.end(); }))
+            if (std::any_of(instances.begin(), instances.end(),
+                            [&](const auto& i) { return std::find(i.second.begin(), i.second.end(), s) == i.second.end(); }))
               refuse(axis_of_statement[s], def->range, "instances of " + def->name + " hold different slices (" + s + " for some)");
         continue;
       }
       for (const auto& [m, list] : instances) {
         const Function* init = trace_.frame(trace_.module(m).init_frame).function;
         if (!init || !init->body_range.valid()) {
-          if (!first.empty()) refuse(axis_of_statement[first.front()], def->range, def->name + " has no constructor of its own to say what a rank holds");
+          if (!first.empty())
+            refuse(axis_of_statement[first.front()], def->range, def->name + " has no constructor of its own to say what a rank holds");
           break;
         }
-        const std::uint32_t end = init->body_range.end - 1;   // before the closing brace
+        const std::uint32_t end = init->body_range.end - 1;  // before the closing brace
         auto [it, fresh] = at_place.try_emplace({init->body_range.file, end}, first);
         if (!fresh) {
           if (it->second != first)
@@ -308,7 +324,8 @@ class Printer {
 
 }  // namespace
 
-TypedText typed_text(const model::Trace& trace, const sharding::Result& result, const TpEdits& wanted, const support::SourceManager& sources, const rules::Database& rules, const rules::Target& target) {
+TypedText typed_text(const model::Trace& trace, const sharding::Result& result, const TpEdits& wanted,
+                     const support::SourceManager& sources, const rules::Database& rules, const rules::Target& target) {
   return Printer(trace, result, sources, rules, target).run(wanted);
 }
 

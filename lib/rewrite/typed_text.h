@@ -14,21 +14,22 @@ namespace shardwright::rewrite {
 
 /// How a parameter is held: what `shardwright::shard` is told, and params.yaml.
 struct HeldParameter {
-  std::string name;                    ///< in the model
+  std::string name;  ///< in the model
   bool buffer = false;
-  int dim = -1;                        ///< -1: whole on every rank
-  std::int64_t outer = 1;              ///< factor before the sharded one
-  std::vector<std::pair<std::int64_t, std::int64_t>> segments;   ///< (rows, outer factor) of a concatenation
-  bool summed = false;                 ///< its gradient is summed over tp
+  int dim = -1;                                                 ///< -1: whole on every rank
+  std::int64_t outer = 1;                                       ///< factor before the sharded one
+  std::vector<std::pair<std::int64_t, std::int64_t>> segments;  ///< (rows, outer factor) of a concatenation
+  bool summed = false;                                          ///< its gradient is summed over tp
 };
 
 struct TypedText {
   std::map<support::FileId, support::Edits> edits;
-  std::vector<std::string> why;        ///< "file:line: reason" of each edit, in order
-  std::vector<HeldParameter> held;     ///< of every parameter and buffer
+  std::vector<std::string> why;     ///< "file:line: reason" of each edit, in order
+  std::vector<HeldParameter> held;  ///< of every parameter and buffer
   std::vector<Refusal> refusals;
 };
 
-TypedText typed_text(const model::Trace&, const sharding::Result&, const TpEdits&, const support::SourceManager&, const rules::Database&, const rules::Target&);
+TypedText typed_text(const model::Trace&, const sharding::Result&, const TpEdits&, const support::SourceManager&, const rules::Database&,
+                     const rules::Target&);
 
 }  // namespace shardwright::rewrite

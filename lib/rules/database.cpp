@@ -79,14 +79,14 @@ support::Expected<std::shared_ptr<const Database>> Database::load(support::Sourc
     std::string display = "rules/" + std::string(f.path);
     try {
       loader.read(folder, display, f.text);
-    } catch (const RuleError& e) {
-      return diagnose(sm, display, f.text, e);
-    }
+    } catch (const RuleError& e) { return diagnose(sm, display, f.text, e); }
   }
   for (const auto& dir : user_dirs) {
     namespace fs = std::filesystem;
     std::error_code ec;
-    if (!fs::is_directory(dir, ec)) return support::failure("rules folder \"" + dir + "\" does not exist or is no folder; --rules takes a folder of .yaml files", {}, "rules");
+    if (!fs::is_directory(dir, ec))
+      return support::failure("rules folder \"" + dir + "\" does not exist or is no folder; --rules takes a folder of .yaml files", {},
+                              "rules");
     std::vector<std::string> files;
     for (fs::recursive_directory_iterator it(dir, fs::directory_options::skip_permission_denied, ec), end; it != end; it.increment(ec))
       if (!ec && it->path().extension() == ".yaml" && it->is_regular_file(ec)) files.push_back(it->path().string());
@@ -100,9 +100,7 @@ support::Expected<std::shared_ptr<const Database>> Database::load(support::Sourc
       text << in.rdbuf();
       try {
         loader.read("", path, text.str());
-      } catch (const RuleError& e) {
-        return diagnose(sm, path, text.str(), e);
-      }
+      } catch (const RuleError& e) { return diagnose(sm, path, text.str(), e); }
     }
     db->kinds_.insert(db->kinds_.end(), ours.begin(), ours.end());  // the user's come first
   }

@@ -46,9 +46,7 @@ LintRule parse(std::string_view display, std::string_view text) {
   YAML::Node root;
   try {
     root = YAML::Load(std::string(text));
-  } catch (const YAML::Exception& e) {
-    throw RuleError{"not valid YAML: " + e.msg, e.mark.line + 1, e.mark.column + 1};
-  }
+  } catch (const YAML::Exception& e) { throw RuleError{"not valid YAML: " + e.msg, e.mark.line + 1, e.mark.column + 1}; }
   const Fields f(root, "a lint rule", {"code", "title", "severity", "applicability", "effort", "since", "why", "fix", "wrong", "right"});
   LintRule r;
   r.where = display;
@@ -72,9 +70,7 @@ LintRule parse(std::string_view display, std::string_view text) {
 support::Expected<LintRule> read_lint_rule(support::SourceManager& sm, const std::string& display, std::string_view text) {
   try {
     return parse(display, text);
-  } catch (const RuleError& e) {
-    return diagnose(sm, display, text, e);
-  }
+  } catch (const RuleError& e) { return diagnose(sm, display, text, e); }
 }
 
 support::Expected<std::vector<LintRule>> lint_rules(support::SourceManager& sm) {

@@ -16,13 +16,13 @@ struct LintRule {
     std::string text;
   };
   std::string code, title;
-  std::string why, fix;                   ///< paragraphs: what goes wrong, what to do
-  std::string severity;                   ///< error, warning or info: the usual one, a finding may differ
-  std::string applicability;              ///< of its fix: safe, review or manual
-  std::string effort;                     ///< low, medium or high
-  std::string since;                      ///< the version that has it first
+  std::string why, fix;       ///< paragraphs: what goes wrong, what to do
+  std::string severity;       ///< error, warning or info: the usual one, a finding may differ
+  std::string applicability;  ///< of its fix: safe, review or manual
+  std::string effort;         ///< low, medium or high
+  std::string since;          ///< the version that has it first
   std::vector<File> wrong, right;
-  std::string where;                      ///< file of the rule
+  std::string where;  ///< file of the rule
 };
 
 /// The codes of the program, in order. An error has file, line and column.

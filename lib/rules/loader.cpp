@@ -71,7 +71,8 @@ Fields::Fields(const YAML::Node& node, std::string_view what, std::initializer_l
     std::string key = entry.first.as<std::string>("");
     if (std::find(words.begin(), words.end(), key) == words.end()) {
       std::string near = nearest(key, words);
-      fail(entry.first, "unknown key \"" + key + "\" in " + what_ + (near.empty() ? "; known: " + quoted(words) : " (did you mean \"" + near + "\"?)"));
+      fail(entry.first,
+           "unknown key \"" + key + "\" in " + what_ + (near.empty() ? "; known: " + quoted(words) : " (did you mean \"" + near + "\"?)"));
     }
     if (!seen.insert(key).second) fail(entry.first, "key \"" + key + "\" occurs twice in " + what_);
   }
@@ -94,9 +95,7 @@ bool Fields::flag(const char* key, bool fallback) const {
   if (!n) return fallback;
   try {
     return n.as<bool>();
-  } catch (const YAML::Exception&) {
-    fail(n, std::string("\"") + key + "\" must be true or false");
-  }
+  } catch (const YAML::Exception&) { fail(n, std::string("\"") + key + "\" must be true or false"); }
 }
 
 double Fields::number(const char* key, double fallback) const {
@@ -104,9 +103,7 @@ double Fields::number(const char* key, double fallback) const {
   if (!n) return fallback;
   try {
     return n.as<double>();
-  } catch (const YAML::Exception&) {
-    fail(n, std::string("\"") + key + "\" must be a number");
-  }
+  } catch (const YAML::Exception&) { fail(n, std::string("\"") + key + "\" must be a number"); }
 }
 
 int Fields::integer(const char* key, int fallback) const {
@@ -114,9 +111,7 @@ int Fields::integer(const char* key, int fallback) const {
   if (!n) return fallback;
   try {
     return n.as<int>();
-  } catch (const YAML::Exception&) {
-    fail(n, std::string("\"") + key + "\" must be a whole number");
-  }
+  } catch (const YAML::Exception&) { fail(n, std::string("\"") + key + "\" must be a whole number"); }
 }
 
 std::vector<std::string> Fields::list(const char* key) const {
@@ -137,9 +132,7 @@ void Loader::read(std::string_view folder, const std::string& display, std::stri
   YAML::Node root;
   try {
     root = YAML::Load(std::string(text));
-  } catch (const YAML::Exception& e) {
-    throw RuleError{e.msg, e.mark.line + 1, e.mark.column + 1};
-  }
+  } catch (const YAML::Exception& e) { throw RuleError{e.msg, e.mark.line + 1, e.mark.column + 1}; }
   if (!root || root.IsNull()) return;
   if (!root.IsSequence()) fail(root, "a rules file is a list of rules (\"- op: …\", \"- layer: …\", \"- kind: …\", \"- device: …\")");
   for (const auto& item : root) {
@@ -153,7 +146,9 @@ void Loader::read(std::string_view folder, const std::string& display, std::stri
 }
 
 void Loader::op(const YAML::Node& node) {
-  Fields f(node, "an operation rule", {"op", "in", "alias", "signature", "rule", "like", "compute", "operands", "full", "any_value", "linear", "mean", "type", "outputs", "why", "random", "flops", "inplace", "gradient", "test"});
+  Fields f(node, "an operation rule",
+           {"op",     "in",   "alias", "signature", "rule", "like",   "compute", "operands", "full",     "any_value",
+            "linear", "mean", "type",  "outputs",   "why",  "random", "flops",   "inplace",  "gradient", "test"});
   f.required("op");
   OpRule base;
   base.where = display_ + ":" + std::to_string(node.Mark().line + 1);
@@ -185,8 +180,12 @@ void Loader::op(const YAML::Node& node) {
   base.full = parameter("full");
   base.any_value = parameter("any_value");
   if (base.has_pattern && base.operands.empty())
-    for (std::size_t i = 0; i < base.pattern.inputs.size() && i < base.signature.size(); ++i) base.operands.push_back(base.signature[i].name);
-  if (base.has_pattern && base.operands.size() != base.pattern.inputs.size()) fail(node, "the rule has " + std::to_string(base.pattern.inputs.size()) + " operands, the signature or \"operands\" names " + std::to_string(base.operands.size()));
+    for (std::size_t i = 0; i < base.pattern.inputs.size() && i < base.signature.size(); ++i)
+      base.operands.push_back(base.signature[i].name);
+  if (base.has_pattern && base.operands.size() != base.pattern.inputs.size())
+    fail(node,
+         "the rule has " + std::to_string(base.pattern.inputs.size()) + " operands, the signature or \"operands\" names " +
+             std::to_string(base.operands.size()));
   base.linear = f.has("linear") ? choice(f.at("linear"), f.text("linear"), {"linear", "bilinear", "nonlinear"}) : "nonlinear";
   base.mean = f.flag("mean", false);
   if (f.has("type")) base.type = result_type(f.at("type"), f.text("type"));
@@ -265,7 +264,9 @@ void Loader::layer(const YAML::Node& node) {
 }
 
 Condition Loader::condition(const YAML::Node& node) {
-  Fields f(node, "a condition", {"any", "all", "not", "name", "contracts_with_softmax", "contracts_over_heads", "root", "stage", "repeats", "contains", "linears", "activation", "leaf"});
+  Fields f(node, "a condition",
+           {"any", "all", "not", "name", "contracts_with_softmax", "contracts_over_heads", "root", "stage", "repeats", "contains",
+            "linears", "activation", "leaf"});
   Condition all;
   for (const auto& entry : node) {
     std::string key = entry.first.as<std::string>();
@@ -284,7 +285,12 @@ Condition Loader::condition(const YAML::Node& node) {
       c.kind = Condition::Linears;
       c.number = f.integer("linears", 0);
     } else {
-      c.kind = key == "contracts_with_softmax" ? Condition::ContractsWithSoftmax : key == "contracts_over_heads" ? Condition::ContractsOverHeads : key == "root" ? Condition::Root : key == "stage" ? Condition::Stage : key == "activation" ? Condition::Activation : Condition::Leaf;
+      c.kind = key == "contracts_with_softmax" ? Condition::ContractsWithSoftmax
+          : key == "contracts_over_heads"      ? Condition::ContractsOverHeads
+          : key == "root"                      ? Condition::Root
+          : key == "stage"                     ? Condition::Stage
+          : key == "activation"                ? Condition::Activation
+                                               : Condition::Leaf;
       c.flag = f.flag(key.c_str(), true);
     }
     all.kids.push_back(std::move(c));

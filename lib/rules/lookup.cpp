@@ -47,7 +47,9 @@ void described(const std::string& name, std::vector<RuleText>& out) {
   const bool dotted = name.find('.') != std::string::npos;
   for (const EmbeddedFile& f : embedded_files()) {
     const std::string_view folder = f.path.substr(0, f.path.find('/') + 1);
-    if ((folder != "layers/" && folder != "written/") || !f.path.ends_with(".py") || (dotted && !f.path.substr(folder.size()).starts_with(package + "/"))) continue;
+    if ((folder != "layers/" && folder != "written/") || !f.path.ends_with(".py") ||
+        (dotted && !f.path.substr(folder.size()).starts_with(package + "/")))
+      continue;
     for (const char* keyword : {"class ", "def "}) {
       const std::string head = keyword + last;
       for (std::size_t at = f.text.find(head); at != std::string_view::npos; at = f.text.find(head, at + 1)) {
@@ -55,10 +57,13 @@ void described(const std::string& name, std::vector<RuleText>& out) {
         if ((at != 0 && f.text[at - 1] != '\n') || after >= f.text.size() || (f.text[after] != '(' && f.text[after] != ':')) continue;
         // Ends at the next line that is not indented.
         std::size_t end = f.text.find('\n', at);
-        while (end != std::string_view::npos && end + 1 < f.text.size() && (f.text[end + 1] == ' ' || f.text[end + 1] == '\n')) end = f.text.find('\n', end + 1);
+        while (end != std::string_view::npos && end + 1 < f.text.size() && (f.text[end + 1] == ' ' || f.text[end + 1] == '\n'))
+          end = f.text.find('\n', end + 1);
         std::string text(f.text.substr(at, end == std::string_view::npos ? end : end - at));
         while (!text.empty() && text.back() == '\n') text.pop_back();
-        out.push_back({name, "rules/" + std::string(f.path), static_cast<int>(std::count(f.text.begin(), f.text.begin() + static_cast<std::ptrdiff_t>(at), '\n')) + 1, text + "\n"});
+        out.push_back({name, "rules/" + std::string(f.path),
+                       static_cast<int>(std::count(f.text.begin(), f.text.begin() + static_cast<std::ptrdiff_t>(at), '\n')) + 1,
+                       text + "\n"});
       }
     }
   }
@@ -82,11 +87,14 @@ std::vector<RuleText> rules_of(const Database& db, const std::string& name) {
       if (last_part(r->name) == name) add(r->name, r->where);
     // Kinds and devices: by the entry's own head.
     for (const EmbeddedFile& f : embedded_files()) {
-      if (!f.path.ends_with(".yaml") || f.path.starts_with("ops/") || f.path.starts_with("layers/") || f.path.starts_with("lint/")) continue;
+      if (!f.path.ends_with(".yaml") || f.path.starts_with("ops/") || f.path.starts_with("layers/") || f.path.starts_with("lint/"))
+        continue;
       for (const char* key : {"- kind: ", "- device: "}) {
         const std::size_t at = f.text.find(key + name + "\n");
         if (at == std::string_view::npos) continue;
-        add(name, "rules/" + std::string(f.path) + ":" + std::to_string(std::count(f.text.begin(), f.text.begin() + static_cast<std::ptrdiff_t>(at), '\n') + 1));
+        add(name,
+            "rules/" + std::string(f.path) + ":" +
+                std::to_string(std::count(f.text.begin(), f.text.begin() + static_cast<std::ptrdiff_t>(at), '\n') + 1));
       }
     }
   }

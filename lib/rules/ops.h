@@ -14,7 +14,6 @@
 #include <string_view>
 #include <vector>
 
-
 namespace shardwright::rules {
 
 /// One parameter of a signature.
@@ -22,12 +21,12 @@ struct Parameter {
   std::string name;
   enum Kind : std::uint8_t { Positional, KeywordOnly, VarArgs, VarKeywords } kind = Positional;
   bool has_default = false;
-  std::string default_text;   ///< a Python literal: None, True, 1, 0.5, 'mean', (0, 1)
+  std::string default_text;  ///< a Python literal: None, True, 1, 0.5, 'mean', (0, 1)
 };
 
 /// One dimension of a pattern.
 struct PatternDim {
-  std::string name;           ///< "..." for the broadcast dimensions
+  std::string name;  ///< "..." for the broadcast dimensions
   bool blocked = false;
 };
 
@@ -54,27 +53,27 @@ enum class Like : std::uint8_t {
 enum class ResultType : std::uint8_t { Promote, Same, Float, Bool, Int64, Real, Complex };
 
 struct OpRule {
-  std::vector<std::string> names;     ///< qualified; the first is canonical
-  std::string signature_text;         ///< as written
+  std::vector<std::string> names;  ///< qualified; the first is canonical
+  std::string signature_text;      ///< as written
   std::vector<Parameter> signature;
   bool has_pattern = false;
   Pattern pattern;
   Like like = Like::None;
-  std::string compute;                ///< name of a C++ function of lib/eval/torch
-  std::vector<std::string> operands;  ///< parameters that are the pattern's inputs; default: the first ones
-  std::vector<std::string> full;      ///< parameters that name dimensions needed whole
-  std::vector<std::string> any_value; ///< parameters that change no size, type or placement: one that is not known does not matter
-  std::string linear = "nonlinear";   ///< linear | bilinear | nonlinear
+  std::string compute;                 ///< name of a C++ function of lib/eval/torch
+  std::vector<std::string> operands;   ///< parameters that are the pattern's inputs; default: the first ones
+  std::vector<std::string> full;       ///< parameters that name dimensions needed whole
+  std::vector<std::string> any_value;  ///< parameters that change no size, type or placement: one that is not known does not matter
+  std::string linear = "nonlinear";    ///< linear | bilinear | nonlinear
   bool mean = false;
   ResultType type = ResultType::Promote;
-  int outputs = 1;                    ///< Keep, Reduce: number of results (values, indices)
-  std::string why;                    ///< reason given for dimensions needed whole
-  std::string random;                 ///< how it draws random numbers
-  std::string flops;                  ///< expression; see rules.md
-  bool inplace = false;               ///< torch.Tensor.NAME_ exists too
-  bool gradient = true;               ///< false: the result never needs a gradient
-  std::vector<std::string> test;      ///< calls for tests/oprules
-  std::string where;                  ///< file:line of the rule
+  int outputs = 1;                ///< Keep, Reduce: number of results (values, indices)
+  std::string why;                ///< reason given for dimensions needed whole
+  std::string random;             ///< how it draws random numbers
+  std::string flops;              ///< expression; see rules.md
+  bool inplace = false;           ///< torch.Tensor.NAME_ exists too
+  bool gradient = true;           ///< false: the result never needs a gradient
+  std::vector<std::string> test;  ///< calls for tests/oprules
+  std::string where;              ///< file:line of the rule
 };
 
 /// Parses factor notation; returns an error message, empty when it is right.

@@ -64,7 +64,8 @@ std::string parse_operand(std::string_view text, PatternOperand& out) {
       d.blocked = true;
       token.remove_suffix(1);
     }
-    if (token != "..." && !word(token)) return "\"" + std::string(token) + "\" is not a dimension (a word, \"...\", with \"!\" when it is needed whole)";
+    if (token != "..." && !word(token))
+      return "\"" + std::string(token) + "\" is not a dimension (a word, \"...\", with \"!\" when it is needed whole)";
     d.name = token;
     out.dims.push_back(std::move(d));
   }

@@ -29,7 +29,8 @@ struct Device {
 class Database {
  public:
   /// Reads the embedded rules and then every *.yaml below `user_dirs`. `sm` gets the files that have errors.
-  static support::Expected<std::shared_ptr<const Database>> load(support::SourceManager& sm, const std::vector<std::string>& user_dirs = {});
+  static support::Expected<std::shared_ptr<const Database>> load(support::SourceManager& sm,
+                                                                 const std::vector<std::string>& user_dirs = {});
 
   /// By any of its names ("torch.Tensor.add_"), or nullptr.
   const OpRule* op(std::string_view qualified_name) const;

@@ -38,7 +38,8 @@ using Strings = std::vector<std::string>;
 std::string Target::class_name(const std::string& original) const {
   std::size_t at = std::string::npos;
   for (const auto& type : types)
-    if (original.size() >= type.size() && original.compare(original.size() - type.size(), type.size(), type) == 0) at = std::min(at, original.size() - type.size());
+    if (original.size() >= type.size() && original.compare(original.size() - type.size(), type.size(), type) == 0)
+      at = std::min(at, original.size() - type.size());
   if (at == std::string::npos) at = 0;
   return original.substr(0, at) + word + original.substr(at);
 }

@@ -56,7 +56,10 @@ bool partial(const Dim& d, int axis) {
 
 class Builder {
  public:
-  Builder(const Trace& trace, Inference& inf, const Options& options, const std::set<OpId>& gathered) : trace_(trace), inf_(inf), options_(options) { table_.gathered = gathered; }
+  Builder(const Trace& trace, Inference& inf, const Options& options, const std::set<OpId>& gathered)
+      : trace_(trace), inf_(inf), options_(options) {
+    table_.gathered = gathered;
+  }
 
   /// Operations whose result can be gathered so that an axis becomes legal.
   std::set<OpId> heads() {
@@ -68,13 +71,16 @@ class Builder {
       for (TensorId p : a.parameters)
         if (trace_.tensor(p).shape.size() >= 2) ++matrices, weight = p;
       if (matrices != 1 || !pays(weight, a.id)) continue;
-      bool whole = std::any_of(inf_.store.reasons(leaf_[index(a.id)]).begin(), inf_.store.reasons(leaf_[index(a.id)]).end(), [](const Reason& r) { return r.why == "vocabulary"; });
+      bool whole = std::any_of(inf_.store.reasons(leaf_[index(a.id)]).begin(), inf_.store.reasons(leaf_[index(a.id)]).end(),
+                               [](const Reason& r) { return r.why == "vocabulary"; });
       for (TensorId t : model::tensors_of(trace_.output)) whole = whole || table_.carries(t, a.id);
       std::set<OpId> found;
       for (OpId o : table_.ops[index(a.id)]) {
         const Op& op = trace_.op(o);
         whole = whole || is_lookup(op);
-        if (op.prim != model::Prim::Labelled || is_lookup(op) || in_custom_function(op) || table_.contracts(o, a.id) || op.outputs.size() != 1) continue;
+        if (op.prim != model::Prim::Labelled || is_lookup(op) || in_custom_function(op) || table_.contracts(o, a.id) ||
+            op.outputs.size() != 1)
+          continue;
         if (!table_.carries(op.outputs[0], a.id) || !trace_.tensor(op.outputs[0]).from_input) continue;
         bool weights = false, others = false;
         for (const auto& in : op.inputs)
@@ -289,7 +295,8 @@ class Builder {
         if (table_.gathers(op, a.id)) {
           a.vocabulary = true;
           ++a.forward_sites;
-          for (TensorId out : op.outputs) a.forward_elements += static_cast<double>(model::numel(trace_.tensor(out))) / 2;   // a gather sends half of what a sum does
+          for (TensorId out : op.outputs)
+            a.forward_elements += static_cast<double>(model::numel(trace_.tensor(out))) / 2;  // a gather sends half of what a sum does
         }
         for (std::size_t k = 0; k < op.inputs.size(); ++k)
           // Gradients of what depends on parameters alone are summed once a step, not an activation's all-reduce.
@@ -343,8 +350,9 @@ bool AxisTable::carries(TensorId t, int axis) const { return t >= 0 && has(of_te
 bool AxisTable::contracts(OpId op, int axis) const { return has(contracted[index(op)], axis); }
 
 bool AxisTable::gathers(const model::Op& op, int axis) const {
-  return gathered.count(op.id) > 0 && !contracts(op.id, axis) && std::any_of(op.inputs.begin(), op.inputs.end(), [&](const auto& in) { return carries(in.tensor, axis); }) &&
-         std::none_of(op.outputs.begin(), op.outputs.end(), [&](TensorId t) { return carries(t, axis); });
+  return gathered.count(op.id) > 0 && !contracts(op.id, axis) &&
+      std::any_of(op.inputs.begin(), op.inputs.end(), [&](const auto& in) { return carries(in.tensor, axis); }) &&
+      std::none_of(op.outputs.begin(), op.outputs.end(), [&](TensorId t) { return carries(t, axis); });
 }
 
 AxisTable build_table(const Trace& trace, const Options& options) {

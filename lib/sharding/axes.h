@@ -11,15 +11,15 @@ namespace shardwright::sharding {
 
 struct AxisTable {
   std::vector<Axis> axes;
-  std::vector<Factored> tensors;                  ///< by TensorId
-  std::vector<std::vector<int>> of_tensor;        ///< by TensorId: axes it carries, each once
-  std::vector<std::vector<int>> contracted;       ///< by OpId: axes the operation sums over
-  std::vector<std::vector<int>> touched;          ///< by OpId: axes of its operands and results
-  std::vector<std::vector<model::OpId>> ops;      ///< by axis: operations that touch it, in order
-  std::vector<std::vector<TensorId>> carriers;    ///< by axis: tensors that carry it
-  std::vector<char> unknown_only;                 ///< by axis: illegal, and only because an operation was not understood
-  std::vector<char> divisibility_only;            ///< by axis: illegal, and only because tp does not divide it
-  std::set<model::OpId> gathered;                 ///< output heads: their results are put together again where they are made
+  std::vector<Factored> tensors;                ///< by TensorId
+  std::vector<std::vector<int>> of_tensor;      ///< by TensorId: axes it carries, each once
+  std::vector<std::vector<int>> contracted;     ///< by OpId: axes the operation sums over
+  std::vector<std::vector<int>> touched;        ///< by OpId: axes of its operands and results
+  std::vector<std::vector<model::OpId>> ops;    ///< by axis: operations that touch it, in order
+  std::vector<std::vector<TensorId>> carriers;  ///< by axis: tensors that carry it
+  std::vector<char> unknown_only;               ///< by axis: illegal, and only because an operation was not understood
+  std::vector<char> divisibility_only;          ///< by axis: illegal, and only because tp does not divide it
+  std::set<model::OpId> gathered;               ///< output heads: their results are put together again where they are made
   bool carries(TensorId t, int axis) const;
   bool contracts(model::OpId op, int axis) const;
   /// Is the result of `op` made of slices on `axis` and gathered at once?

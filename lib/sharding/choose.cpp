@@ -62,7 +62,8 @@ class Search {
     std::stable_sort(c.begin(), c.end(), [this](int a, int b) { return weight_[index(a)] > weight_[index(b)]; });
     std::vector<int> out;
     for (int v : c)
-      if (std::none_of(out.begin(), out.end(), [&](int u) { return std::binary_search(neighbours_[index(v)].begin(), neighbours_[index(v)].end(), u); }))
+      if (std::none_of(out.begin(), out.end(),
+                       [&](int u) { return std::binary_search(neighbours_[index(v)].begin(), neighbours_[index(v)].end(), u); }))
         out.push_back(v);
     return out;
   }
@@ -184,7 +185,7 @@ double price_of(const Candidates& c, const AxisTable& table) {
   });
   double gain = 0, cost = 0;
   for (int v : first) {
-    if (table.axes[index(c.axes[index(v)])].vocabulary) continue;   // tables and heads are no typical region
+    if (table.axes[index(c.axes[index(v)])].vocabulary) continue;  // tables and heads are no typical region
     gain += table.axes[index(c.axes[index(v)])].parameter_elements;
     cost += communication(table.axes[index(c.axes[index(v)])]);
   }
@@ -196,7 +197,7 @@ double seconds_saved(const Axis& a, const Options& o) {
   const double compute = 3 * a.flops * share / o.profile.flops;  // backward costs twice the forward
   const double bytes_per_element = a.parameter_elements > 0 ? a.parameter_bytes / a.parameter_elements : 4;
   return compute - 2 * share * communication(a) * bytes_per_element / o.profile.bytes_per_second -
-         o.profile.latency * (a.forward_sites + a.entry_sites);
+      o.profile.latency * (a.forward_sites + a.entry_sites);
 }
 
 }  // namespace
@@ -234,7 +235,9 @@ Choice choose(const model::Trace& trace, AxisTable& table, const Options& option
     // `split`: the price decides between axes that exclude each other; what remains is split too, the cheapest first.
     std::vector<char> taken(c.axes.size(), 0);
     for (int v : best) taken[index(v)] = 1;
-    for (int v : greedy(c, [&](int v) { return weight[index(v)]; }, taken)) best.push_back(v);
+    for (int v : greedy(
+             c, [&](int v) { return weight[index(v)]; }, taken))
+      best.push_back(v);
   }
   Choice out;
   for (int v : best) (axis(v).legal ? out.chosen : out.wanted).push_back(axis(v).id);

@@ -8,8 +8,8 @@
 namespace shardwright::sharding {
 
 struct Choice {
-  std::vector<int> chosen;   ///< axis ids, ascending
-  std::vector<int> wanted;   ///< would have been chosen if tp divided them
+  std::vector<int> chosen;  ///< axis ids, ascending
+  std::vector<int> wanted;  ///< would have been chosen if tp divided them
 };
 
 Choice choose(const model::Trace&, AxisTable&, const Options&);

@@ -26,7 +26,7 @@ Communication communication(const model::Trace& trace, const Result& result) {
   for (const Conversion& c : result.conversions) {
     // Both meet whole tensors: what a contraction leaves has lost the axis, what enters has not got it yet.
     if (c.kind == Conversion::ReduceFrom) add(c.op, c.tensor, "activation/forward");
-    if (c.kind == Conversion::Gather) {   // each rank hands over its slice; backward each takes its own of the gradient
+    if (c.kind == Conversion::Gather) {  // each rank hands over its slice; backward each takes its own of the gradient
       add(c.op, c.tensor, "activation/forward");
       Collective& site = out.sites.back();
       site.kind = "all_gather";

@@ -9,12 +9,12 @@
 namespace shardwright::sharding {
 
 struct Collective {
-  OpId op = -1;             ///< -1: after backward
+  OpId op = -1;  ///< -1: after backward
   TensorId tensor = -1;
-  std::string tag;          ///< "activation/forward" | "activation/backward" | "replicated-grad"
-  std::string kind;         ///< "all_reduce"
+  std::string tag;   ///< "activation/forward" | "activation/backward" | "replicated-grad"
+  std::string kind;  ///< "all_reduce"
   double elements = 0;
-  double bytes = 0;         ///< payload handed to the collective: elements at the tensor's dtype
+  double bytes = 0;  ///< payload handed to the collective: elements at the tensor's dtype
 };
 
 struct Communication {

@@ -72,7 +72,9 @@ class Inferrer {
         case Prim::Reshape: ok = reshape(op); break;
         case Prim::Split: ok = split(op); break;
         case Prim::Concat: ok = concat(op); break;
-        case Prim::Create: for (TensorId t : op.outputs) dims(t); break;
+        case Prim::Create:
+          for (TensorId t : op.outputs) dims(t);
+          break;
         case Prim::Opaque: ok = false; break;
       }
     }
@@ -80,7 +82,7 @@ class Inferrer {
   }
   static bool is_complete(const Op& op) {
     return !op.outputs.empty() && std::all_of(op.inputs.begin(), op.inputs.end(), [](const model::Operand& o) { return o.tensor >= 0; }) &&
-           std::all_of(op.outputs.begin(), op.outputs.end(), [](TensorId t) { return t >= 0; });
+        std::all_of(op.outputs.begin(), op.outputs.end(), [](TensorId t) { return t >= 0; });
   }
 
   /// Not understood: everything it touches must be whole.
@@ -361,8 +363,8 @@ class Inferrer {
 Inference infer(const Trace& trace, const std::set<model::OpId>& gathered) { return Inferrer(trace, gathered).run(); }
 
 bool is_lookup(const Op& op) {
-  return op.prim == Prim::Labelled && op.linearity != model::Linearity::Nonlinear && op.inputs.size() == 2 && op.in.size() == 2 && op.in[1].size() == 2 && op.in[1][0] >= 0 &&
-         op.labels[static_cast<std::size_t>(op.in[1][0])].why == "vocabulary";
+  return op.prim == Prim::Labelled && op.linearity != model::Linearity::Nonlinear && op.inputs.size() == 2 && op.in.size() == 2 &&
+      op.in[1].size() == 2 && op.in[1][0] >= 0 && op.labels[static_cast<std::size_t>(op.in[1][0])].why == "vocabulary";
 }
 
 }  // namespace shardwright::sharding

@@ -20,17 +20,17 @@ struct Layout {
   std::vector<std::vector<LayoutPiece>> pieces;  ///< by dimension
   std::string dims;                              ///< "(a b c) d"; "" where the tensor is replicated or has segments
   struct Segment {
-    int dim = 0;                                 ///< the concatenated dimension
-    std::int64_t begin = 0, end = 0;             ///< its rows (indices along `dim`)
-    std::string dims;                            ///< of the whole tensor restricted to these rows
+    int dim = 0;                      ///< the concatenated dimension
+    std::int64_t begin = 0, end = 0;  ///< its rows (indices along `dim`)
+    std::string dims;                 ///< of the whole tensor restricted to these rows
   };
-  std::vector<Segment> segments;                 ///< non-empty: a concatenation
-  std::map<std::string, std::int64_t> sizes;     ///< letter → size
-  std::string shard;                             ///< letter of the sharded factor; "" is replicated
+  std::vector<Segment> segments;              ///< non-empty: a concatenation
+  std::map<std::string, std::int64_t> sizes;  ///< letter → size
+  std::string shard;                          ///< letter of the sharded factor; "" is replicated
   int shard_dim = -1;
   std::int64_t shard_size = 1;
-  int rank = 0;                                  ///< number of dimensions
-  bool grad_sum = false;                         ///< replicated, gradient summed over tp
+  int rank = 0;           ///< number of dimensions
+  bool grad_sum = false;  ///< replicated, gradient summed over tp
 };
 
 /// Of a parameter or buffer (of any tensor, in fact) under the result's chosen axes. Adjacent factors that are not sharded are one letter.

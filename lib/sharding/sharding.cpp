@@ -75,10 +75,11 @@ Fallback fallback(const Trace& trace, const std::map<TensorId, ModuleId>& owners
   }
   if (table.divisibility_only[index(a.id)]) {
     f.message = who + " stays replicated: tp=" + std::to_string(tp) + " does not divide its axis of size " + std::to_string(a.size) + " (" +
-                parameter_names(trace, a) + "); values of tp that do: " + working_sizes(a.size);
+        parameter_names(trace, a) + "); values of tp that do: " + working_sizes(a.size);
   } else {
     if (a.where.valid()) f.where = a.where;
-    f.message = who + " stays replicated: its axis of size " + std::to_string(a.size) + " (" + parameter_names(trace, a) + ") is not split: " + a.why_not;
+    f.message = who + " stays replicated: its axis of size " + std::to_string(a.size) + " (" + parameter_names(trace, a) +
+        ") is not split: " + a.why_not;
   }
   return f;
 }
@@ -102,7 +103,7 @@ void report_whole(const Trace& trace, const AxisTable& table, Result& r) {
   for (const Fallback& f : r.fallbacks)
     for (TensorId p : r.axes[index(f.axis)].parameters) said.insert(p);
   std::set<TensorId> matrices, seen;
-  std::vector<TensorId> open;   // what multiplies, and what that is made of without an input: a weight that is normalised first
+  std::vector<TensorId> open;  // what multiplies, and what that is made of without an input: a weight that is normalised first
   for (const auto& op : trace.ops)
     for (const auto& o : op.inputs)
       if (o.tensor >= 0 && !o.is_bias && contracts_something(op)) open.push_back(o.tensor);
@@ -121,13 +122,16 @@ void report_whole(const Trace& trace, const AxisTable& table, Result& r) {
   std::map<int, std::vector<TensorId>> by_axis;
   for (TensorId t : matrices) {
     if (said.count(t)) continue;
-    // Best is one that could have been split, then a reason with a place. The axis that the fewest share is the one that is this matrix's own matter: not the stream that
-    // runs through the model.
+    // Best is one that could have been split, then a reason with a place. The axis that the fewest share is the one that is this matrix's
+    // own matter: not the stream that runs through the model.
     const Axis* best = nullptr;
     for (int a : table.of_tensor[index(t)]) {
       const Axis& x = r.axes[index(a)];
       if (x.size < 2) continue;
-      if (best == nullptr || std::tuple(!x.legal, !x.where.valid(), x.parameters.size(), -x.size) < std::tuple(!best->legal, !best->where.valid(), best->parameters.size(), -best->size)) best = &x;
+      if (best == nullptr ||
+          std::tuple(!x.legal, !x.where.valid(), x.parameters.size(), -x.size) <
+              std::tuple(!best->legal, !best->where.valid(), best->parameters.size(), -best->size))
+        best = &x;
     }
     by_axis[best ? best->id : -1].push_back(t);
   }
@@ -143,13 +147,15 @@ void report_whole(const Trace& trace, const AxisTable& table, Result& r) {
     } else {
       const Axis& x = r.axes[index(a)];
       f.where = x.where;
-      f.message += "the axis of size " + std::to_string(x.size) + " is not split: " + (x.why_not.empty() ? "it meets an axis that is split, or costs more than it gains" : x.why_not);
+      f.message += "the axis of size " + std::to_string(x.size) +
+          " is not split: " + (x.why_not.empty() ? "it meets an axis that is split, or costs more than it gains" : x.why_not);
     }
     r.whole.push_back(std::move(f));
   }
 }
 
-Result place_axes(const Trace& trace, const Options& options, AxisTable& table, const std::vector<int>& chosen, const std::vector<int>& wanted) {
+Result place_axes(const Trace& trace, const Options& options, AxisTable& table, const std::vector<int>& chosen,
+                  const std::vector<int>& wanted) {
   Result r;
   r.tp = options.tp;
   r.axes = table.axes;
@@ -234,7 +240,8 @@ Result place(const Trace& trace, const Options& options, const std::vector<std::
       const auto both = [&](const std::vector<int>& v) {
         return std::binary_search(v.begin(), v.end(), c) && std::binary_search(v.begin(), v.end(), best->id);
       };
-      return std::any_of(table.touched.begin(), table.touched.end(), both) || std::any_of(table.of_tensor.begin(), table.of_tensor.end(), both);
+      return std::any_of(table.touched.begin(), table.touched.end(), both) ||
+          std::any_of(table.of_tensor.begin(), table.of_tensor.end(), both);
     };
     if (std::find(chosen.begin(), chosen.end(), best->id) != chosen.end()) continue;
     if (std::any_of(chosen.begin(), chosen.end(), meets)) {

@@ -36,15 +36,16 @@ struct Edge {
 
 /// Operations that make every entry along a new dimension the same: doing it to the local size is the same as slicing.
 bool repeats_values(const Op& op) {
-  static const std::set<std::string> names{"expand", "expand_as", "broadcast_to", "repeat", "repeat_interleave", "tile", "broadcast_tensors", "unsqueeze"};
+  static const std::set<std::string> names{"expand", "expand_as",         "broadcast_to", "repeat", "repeat_interleave",
+                                           "tile",   "broadcast_tensors", "unsqueeze"};
   const auto dot = op.name.rfind('.');
   return names.count(dot == std::string::npos ? op.name : op.name.substr(dot + 1)) > 0;
 }
 
 /// Created with one value everywhere.
 bool is_fill(const Op& op) {
-  static const std::set<std::string> names{"zeros", "ones", "full", "empty", "zeros_like", "ones_like", "full_like", "empty_like",
-                                           "new_zeros", "new_ones", "new_full", "new_empty"};
+  static const std::set<std::string> names{"zeros",     "ones",       "full",      "empty",    "zeros_like", "ones_like",
+                                           "full_like", "empty_like", "new_zeros", "new_ones", "new_full",   "new_empty"};
   const auto dot = op.name.rfind('.');
   return names.count(dot == std::string::npos ? op.name : op.name.substr(dot + 1)) > 0;
 }
@@ -58,7 +59,8 @@ bool is_dropout(const Op& op) {
 
 class Placer {
  public:
-  Placer(const Trace& trace, const Options& options, const AxisTable& table, Result& result) : trace_(trace), options_(options), table_(table), result_(result) {}
+  Placer(const Trace& trace, const Options& options, const AxisTable& table, Result& result)
+      : trace_(trace), options_(options), table_(table), result_(result) {}
 
   void run() {
     varying();
@@ -66,7 +68,8 @@ class Placer {
     forward_side();
     merge_sums();
     backward_side();
-    std::stable_sort(result_.conversions.begin(), result_.conversions.end(), [](const Conversion& a, const Conversion& b) { return a.op < b.op; });
+    std::stable_sort(result_.conversions.begin(), result_.conversions.end(),
+                     [](const Conversion& a, const Conversion& b) { return a.op < b.op; });
     std::sort(result_.grad_summed.begin(), result_.grad_summed.end());
   }
 
@@ -90,7 +93,8 @@ class Placer {
     }
   }
 
-  /// What __init__ computes, it computes in full: parameters and buffers are cut by their layout afterwards, anything else is sliced where forward reads it.
+  /// What __init__ computes, it computes in full: parameters and buffers are cut by their layout afterwards, anything else is sliced where
+  /// forward reads it.
   bool at_construction(const Op& op) const { return op.clock < trace_.forward_begin; }
   bool cut_by_layout(TensorId t) const { return trace_.tensor(t).origin == Origin::Parameter || trace_.tensor(t).origin == Origin::Buffer; }
   bool made_whole(TensorId t) const {
@@ -193,8 +197,10 @@ class Placer {
         const bool bias = std::any_of(op.inputs.begin(), op.inputs.end(), [](const auto& o) { return o.is_bias && o.tensor >= 0; });
         return bias || c.mean || is_lookup(op) || op.outputs.size() != 1 ? -1 : static_cast<int>(i);
       }
-      const bool passes = (op.prim == Prim::Labelled || op.prim == Prim::Reshape) && (op.linearity == model::Linearity::Linear || is_dropout(op)) && op.inputs.size() == 1 && op.outputs.size() == 1 &&
-                          !in_custom_function(op) && !at_construction(op) && op.inputs[0].tensor >= 0 && model::numel(trace_.tensor(op.inputs[0].tensor)) == model::numel(trace_.tensor(t));
+      const bool passes = (op.prim == Prim::Labelled || op.prim == Prim::Reshape) &&
+          (op.linearity == model::Linearity::Linear || is_dropout(op)) && op.inputs.size() == 1 && op.outputs.size() == 1 &&
+          !in_custom_function(op) && !at_construction(op) && op.inputs[0].tensor >= 0 &&
+          model::numel(trace_.tensor(op.inputs[0].tensor)) == model::numel(trace_.tensor(t));
       if (!passes) return -1;
       t = op.inputs[0].tensor;
     }
@@ -203,8 +209,9 @@ class Placer {
   void merge_sums() {
     for (const Op& op : trace_.ops) {
       // Written as `a + b` in code that can be edited.
-      const bool sum = op.prim == Prim::Labelled && op.linearity == model::Linearity::Linear && op.inputs.size() == 2 && op.outputs.size() == 1 && context_[index(op.id)] < 0 &&
-                       op.site != nullptr && op.site->kind == program::ExprKind::Binary && op.inputs[0].tensor != op.inputs[1].tensor;
+      const bool sum = op.prim == Prim::Labelled && op.linearity == model::Linearity::Linear && op.inputs.size() == 2 &&
+          op.outputs.size() == 1 && context_[index(op.id)] < 0 && op.site != nullptr && op.site->kind == program::ExprKind::Binary &&
+          op.inputs[0].tensor != op.inputs[1].tensor;
       if (!sum || op.module < 0 || trace_.module(op.module).builtin) continue;
       std::vector<TensorId> passed;
       int waiting[2] = {-1, -1};
@@ -218,7 +225,8 @@ class Placer {
       c.operand = 0;
       c.tensor = op.outputs[0];
       for (TensorId t : passed) result_.states[index(t)] = State::P;
-      for (int i : {std::max(waiting[0], waiting[1]), std::min(waiting[0], waiting[1])}) result_.conversions.erase(result_.conversions.begin() + i);
+      for (int i : {std::max(waiting[0], waiting[1]), std::min(waiting[0], waiting[1])})
+        result_.conversions.erase(result_.conversions.begin() + i);
       result_.conversions.push_back(c);
     }
   }
@@ -284,7 +292,8 @@ class Placer {
       const Op& op = trace_.op(e.op);
       if (std::none_of(op.outputs.begin(), op.outputs.end(), [&](TensorId o) { return trace_.tensor(o).requires_grad; })) continue;
       if (it == partial.end()) return false;
-      if (std::none_of(it->second.begin(), it->second.end(), [&](const Edge& p) { return p.op == e.op && p.operand == e.operand; })) return false;
+      if (std::none_of(it->second.begin(), it->second.end(), [&](const Edge& p) { return p.op == e.op && p.operand == e.operand; }))
+        return false;
     }
     return true;
   }
@@ -300,6 +309,8 @@ class Placer {
 
 }  // namespace
 
-void assign_states(const Trace& trace, const Options& options, const AxisTable& table, Result& result) { Placer(trace, options, table, result).run(); }
+void assign_states(const Trace& trace, const Options& options, const AxisTable& table, Result& result) {
+  Placer(trace, options, table, result).run();
+}
 
 }  // namespace shardwright::sharding

@@ -25,7 +25,8 @@ std::vector<std::string_view> split_lines(std::string_view text) {
 }
 
 // keep[i]: line i of a stays; the j-th kept line of a equals the j-th kept line of b.
-void myers(const std::vector<std::string_view>& a, const std::vector<std::string_view>& b, std::vector<char>& keep_a, std::vector<char>& keep_b) {
+void myers(const std::vector<std::string_view>& a, const std::vector<std::string_view>& b, std::vector<char>& keep_a,
+           std::vector<char>& keep_b) {
   keep_a.assign(a.size(), 0);
   keep_b.assign(b.size(), 0);
   int head = 0, n = static_cast<int>(a.size()), m = static_cast<int>(b.size());
@@ -83,7 +84,8 @@ void myers(const std::vector<std::string_view>& a, const std::vector<std::string
 
 }  // namespace
 
-std::string unified_diff(std::string_view old_text, std::string_view new_text, const std::string& old_name, const std::string& new_name, int context) {
+std::string unified_diff(std::string_view old_text, std::string_view new_text, const std::string& old_name, const std::string& new_name,
+                         int context) {
   if (old_text == new_text) return "";
   const auto a = split_lines(old_text), b = split_lines(new_text);
   std::vector<char> keep_a, keep_b;
@@ -139,7 +141,8 @@ std::string unified_diff(std::string_view old_text, std::string_view new_text, c
   return out;
 }
 
-Merged merge_three(std::string_view base, std::string_view mine, std::string_view theirs, const std::string& mine_name, const std::string& theirs_name) {
+Merged merge_three(std::string_view base, std::string_view mine, std::string_view theirs, const std::string& mine_name,
+                   const std::string& theirs_name) {
   const auto o = split_lines(base), a = split_lines(mine), b = split_lines(theirs);
   // For every line of the base, its place in a side, or -1.
   auto places = [&](const std::vector<std::string_view>& side) {
@@ -159,12 +162,15 @@ Merged merge_three(std::string_view base, std::string_view mine, std::string_vie
     for (std::size_t i = from; i < to; ++i) out.text += lines[i];
     if (!out.text.empty() && out.text.back() != '\n') out.text += '\n';
   };
-  auto equal = [](const std::vector<std::string_view>& x, std::size_t from, std::size_t to, const std::vector<std::string_view>& y, std::size_t begin, std::size_t end) {
-    return to - from == end - begin && std::equal(x.begin() + static_cast<std::ptrdiff_t>(from), x.begin() + static_cast<std::ptrdiff_t>(to), y.begin() + static_cast<std::ptrdiff_t>(begin));
+  auto equal = [](const std::vector<std::string_view>& x, std::size_t from, std::size_t to, const std::vector<std::string_view>& y,
+                  std::size_t begin, std::size_t end) {
+    return to - from == end - begin &&
+        std::equal(x.begin() + static_cast<std::ptrdiff_t>(from), x.begin() + static_cast<std::ptrdiff_t>(to),
+                   y.begin() + static_cast<std::ptrdiff_t>(begin));
   };
   std::size_t i = 0, j = 0, k = 0;
   for (;;) {
-    std::size_t next = i;   // the next line of the base that both sides kept
+    std::size_t next = i;  // the next line of the base that both sides kept
     while (next < o.size() && (in_a[next] < 0 || in_b[next] < 0)) ++next;
     const std::size_t ja = next < o.size() ? static_cast<std::size_t>(in_a[next]) : a.size();
     const std::size_t kb = next < o.size() ? static_cast<std::size_t>(in_b[next]) : b.size();

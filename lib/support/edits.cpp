@@ -13,9 +13,13 @@ void Edits::replace(Range range, std::string text) {
   replacements_.push_back({range.begin, range.end, std::move(text)});
 }
 
-void Edits::insert_before(std::uint32_t offset, std::string text, int priority) { insertions_.push_back({offset, true, priority, std::move(text)}); }
+void Edits::insert_before(std::uint32_t offset, std::string text, int priority) {
+  insertions_.push_back({offset, true, priority, std::move(text)});
+}
 
-void Edits::insert_after(std::uint32_t offset, std::string text, int priority) { insertions_.push_back({offset, false, priority, std::move(text)}); }
+void Edits::insert_after(std::uint32_t offset, std::string text, int priority) {
+  insertions_.push_back({offset, false, priority, std::move(text)});
+}
 
 void Edits::wrap(Range range, std::string prefix, std::string suffix) {
   if (file_ < 0) file_ = range.file;
@@ -62,7 +66,8 @@ Expected<std::vector<TextEdit>> Edits::flatten(std::string_view original) const 
   };
   for (const Insertion& i : insertions_) {
     if (i.offset > size) return conflict(i.offset, i.offset, "an insertion is past the end of the text");
-    if (const Replacement* r = inside(i.offset)) return conflict(i.offset, i.offset, "'" + i.text + "' is inserted inside what '" + r->text + "' replaces");
+    if (const Replacement* r = inside(i.offset))
+      return conflict(i.offset, i.offset, "'" + i.text + "' is inserted inside what '" + r->text + "' replaces");
   }
   // Outer wraps first; of equal ranges the one added later is the outer.
   std::vector<std::size_t> wraps(wraps_.size());
@@ -78,7 +83,8 @@ Expected<std::vector<TextEdit>> Edits::flatten(std::string_view original) const 
     const Wrap& w = wraps_[i];
     if (w.end > size || w.begin > w.end) return conflict(w.begin, w.end, "a wrapped range reaches past the end of the text");
     for (std::uint32_t at : {w.begin, w.end})
-      if (const Replacement* r = inside(at)) return conflict(w.begin, w.end, "'" + w.prefix + "' wraps a part of what '" + r->text + "' replaces");
+      if (const Replacement* r = inside(at))
+        return conflict(w.begin, w.end, "'" + w.prefix + "' wraps a part of what '" + r->text + "' replaces");
     while (!open.empty() && open.back()->end <= w.begin && open.back()->begin < open.back()->end) open.pop_back();
     if (!open.empty() && w.begin < open.back()->end && w.end > open.back()->end)
       return conflict(w.begin, w.end, "the ranges that '" + open.back()->prefix + "' and '" + w.prefix + "' wrap cross");
@@ -118,7 +124,9 @@ Expected<std::vector<TextEdit>> Edits::flatten(std::string_view original) const 
   std::vector<TextEdit> out;
   std::size_t p = 0, r = 0;
   while (p < pieces.size() || r < replacements.size()) {
-    const std::uint32_t at = p < pieces.size() && (r == replacements.size() || pieces[p].offset <= replacements[r]->begin) ? pieces[p].offset : replacements[r]->begin;
+    const std::uint32_t at = p < pieces.size() && (r == replacements.size() || pieces[p].offset <= replacements[r]->begin)
+        ? pieces[p].offset
+        : replacements[r]->begin;
     TextEdit e{Range{file_, at, at}, ""};
     while (p < pieces.size() && pieces[p].offset == at) e.text += *pieces[p++].text;
     if (r < replacements.size() && replacements[r]->begin == at) {

@@ -71,6 +71,7 @@ class Edits {
 };
 
 /// A unified difference of two texts by lines (Myers' O(ND)), with headers "--- old_name" and "+++ new_name"; "" when equal.
-std::string unified_diff(std::string_view old_text, std::string_view new_text, const std::string& old_name, const std::string& new_name, int context = 3);
+std::string unified_diff(std::string_view old_text, std::string_view new_text, const std::string& old_name, const std::string& new_name,
+                         int context = 3);
 
 }  // namespace shardwright::support

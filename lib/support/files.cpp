@@ -36,7 +36,9 @@ Expected<std::string> read_file(const std::string& path, std::size_t limit) {
   if (S_ISDIR(info.st_mode)) return failure("cannot read '" + path + "': it is a folder, a file is expected", {}, "input");
   if (!S_ISREG(info.st_mode)) return failure("cannot read '" + path + "': it is not a regular file", {}, "input");
   const auto too_large = [&](std::size_t size) {
-    return failure("'" + path + "' is too large to be source code (" + std::to_string(size >> 10) + " KiB, at most " + std::to_string(limit >> 10) + " KiB are read)", {}, "input");
+    return failure("'" + path + "' is too large to be source code (" + std::to_string(size >> 10) + " KiB, at most " +
+                       std::to_string(limit >> 10) + " KiB are read)",
+                   {}, "input");
   };
   if (static_cast<std::size_t>(info.st_size) > limit) return too_large(static_cast<std::size_t>(info.st_size));
   std::string text;
@@ -52,7 +54,8 @@ Expected<std::string> read_file(const std::string& path, std::size_t limit) {
     if (got > limit) return too_large(got);
   }
   text.resize(got);
-  if (std::memchr(text.data(), 0, text.size())) return failure("'" + path + "' is a binary file (it holds a NUL byte), text is expected", {}, "input");
+  if (std::memchr(text.data(), 0, text.size()))
+    return failure("'" + path + "' is a binary file (it holds a NUL byte), text is expected", {}, "input");
   return text;
 }
 

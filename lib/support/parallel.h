@@ -12,7 +12,9 @@
 namespace shardwright::support {
 
 /// How many threads `pieces` of work are worth.
-inline std::size_t workers_for(std::size_t pieces) { return std::max<std::size_t>(1, std::min<std::size_t>(pieces, std::max(1u, std::thread::hardware_concurrency()))); }
+inline std::size_t workers_for(std::size_t pieces) {
+  return std::max<std::size_t>(1, std::min<std::size_t>(pieces, std::max(1u, std::thread::hardware_concurrency())));
+}
 
 /// Calls work(piece, worker) for every piece in [0, pieces), each worker in a thread of its own (the last one in the caller's), pieces in
 /// ascending order as workers become free. The first exception is thrown again when all have ended.

@@ -10,8 +10,8 @@ namespace shardwright::support {
 template <class T>
 class [[nodiscard]] Expected {
  public:
-  Expected(T v) : v_(std::in_place_index<0>, std::move(v)) {}            // NOLINT: implicit on purpose
-  Expected(Diagnostic d) : v_(std::in_place_index<1>, std::move(d)) {}   // NOLINT: implicit on purpose
+  Expected(T v) : v_(std::in_place_index<0>, std::move(v)) {}           // NOLINT: implicit on purpose
+  Expected(Diagnostic d) : v_(std::in_place_index<1>, std::move(d)) {}  // NOLINT: implicit on purpose
   explicit operator bool() const { return v_.index() == 0; }
   T& operator*() { return std::get<0>(v_); }
   const T& operator*() const { return std::get<0>(v_); }

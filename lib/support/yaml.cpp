@@ -46,7 +46,9 @@ namespace {
 
 std::string found(const Node& n) { return n.is_scalar() ? "'" + n.text() + "'" : n.describe(); }
 
-Diagnostic wrong(const Node& n, const std::string& expected) { return failure("expected " + expected + ", found " + found(n), n.range(), "input"); }
+Diagnostic wrong(const Node& n, const std::string& expected) {
+  return failure("expected " + expected + ", found " + found(n), n.range(), "input");
+}
 
 }  // namespace
 
@@ -175,7 +177,9 @@ Expected<Node> parse(const SourceManager& sources, FileId file) {
   Builder builder{sources, file, 0, 0, std::nullopt};
   try {
     const std::vector<YAML::Node> documents = YAML::LoadAll(sources.file(file).text);
-    if (documents.size() > 1) return failure("one YAML document is expected, found " + std::to_string(documents.size()), builder.at(documents[1].Mark(), 1), "input");
+    if (documents.size() > 1)
+      return failure("one YAML document is expected, found " + std::to_string(documents.size()), builder.at(documents[1].Mark(), 1),
+                     "input");
     if (documents.empty()) {
       auto d = std::make_shared<Node::Data>();
       d->range = Range{file, 0, 0};
@@ -186,9 +190,7 @@ Expected<Node> parse(const SourceManager& sources, FileId file) {
     return root;
   } catch (const YAML::Exception& e) {
     return failure("not valid YAML: " + e.msg, builder.at(e.mark, 1), "input");
-  } catch (const std::exception& e) {
-    return failure(std::string("not valid YAML: ") + e.what(), Range{file, 0, 0}, "input");
-  }
+  } catch (const std::exception& e) { return failure(std::string("not valid YAML: ") + e.what(), Range{file, 0, 0}, "input"); }
 }
 
 std::optional<std::string> nearest(std::string_view word, const std::vector<std::string>& valid) {
@@ -317,7 +319,7 @@ T Reader::optional(const std::string& key, T otherwise) {
   return otherwise;
 }
 
-#define INSTANTIATE(T)                              \
+#define INSTANTIATE(T)                                \
   template T Reader::required<T>(const std::string&); \
   template T Reader::optional<T>(const std::string&, T);
 INSTANTIATE(std::string)

@@ -66,10 +66,10 @@ at::Tensor slice_of(const at::Tensor& x, std::int64_t dim, std::int64_t outer, s
   dim = at::maybe_wrap_dim(dim, x.dim());
   const std::int64_t size = x.size(dim);
   if (sharded == 0 && outer > 0) sharded = size / outer;
-  TORCH_CHECK(outer > 0 && sharded > 0 && size % (outer * sharded) == 0, "dimension ", dim, " of size ", size,
-              " is no product of (", outer, ", ", sharded, ", …): shape ", x.sizes());
-  TORCH_CHECK(sharded % parts == 0, "dimension ", dim, " of shape ", x.sizes(), ": its factor ", sharded,
-              " cannot be divided over ", parts, " tensor-parallel ranks");
+  TORCH_CHECK(outer > 0 && sharded > 0 && size % (outer * sharded) == 0, "dimension ", dim, " of size ", size, " is no product of (", outer,
+              ", ", sharded, ", …): shape ", x.sizes());
+  TORCH_CHECK(sharded % parts == 0, "dimension ", dim, " of shape ", x.sizes(), ": its factor ", sharded, " cannot be divided over ", parts,
+              " tensor-parallel ranks");
   if (outer == 1) return x.narrow(dim, rank * (size / parts), size / parts);
   const std::int64_t piece = size / outer / parts;
   auto cut = x.unflatten(dim, {outer, parts, piece}).select(dim + 1, rank);
@@ -101,7 +101,8 @@ at::Tensor reduce_scatter(const at::Tensor& x, std::int64_t dim, const Group& gr
   const int parts = group_size(group);
   if (parts == 1) return x;
   dim = at::maybe_wrap_dim(dim, x.dim());
-  TORCH_CHECK(x.size(dim) % parts == 0, "dimension ", dim, " of shape ", x.sizes(), " cannot be divided over ", parts, " tensor-parallel ranks");
+  TORCH_CHECK(x.size(dim) % parts == 0, "dimension ", dim, " of shape ", x.sizes(), " cannot be divided over ", parts,
+              " tensor-parallel ranks");
   // c10d divides the first dimension.
   at::Tensor whole = wire_view(x.movedim(dim, 0));
   std::vector<std::int64_t> shape = whole.sizes().vec();

@@ -17,9 +17,7 @@ const std::string kForward = "activation_forward";
 const std::string kBackward = "activation_backward";
 
 void keep(AutogradContext* ctx, const Group& group) { ctx->saved_data["group"] = c10::IValue::make_capsule(group); }
-Group kept(AutogradContext* ctx) {
-  return c10::static_intrusive_pointer_cast<c10d::ProcessGroup>(ctx->saved_data["group"].toCapsule());
-}
+Group kept(AutogradContext* ctx) { return c10::static_intrusive_pointer_cast<c10d::ProcessGroup>(ctx->saved_data["group"].toCapsule()); }
 
 struct CopyTo : Function<CopyTo> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const Group& group, const std::string& tag) {
@@ -54,8 +52,8 @@ struct ScatterTo : Function<ScatterTo> {
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     at::Tensor none;
     if (!grads[0].defined()) return {none, none, none, none, none};
-    return {all_gather(grads[0], ctx->saved_data["dim"].toInt(), ctx->saved_data["outer"].toInt(), kept(ctx), kBackward), none, none,
-            none, none};
+    return {all_gather(grads[0], ctx->saved_data["dim"].toInt(), ctx->saved_data["outer"].toInt(), kept(ctx), kBackward), none, none, none,
+            none};
   }
 };
 
@@ -70,8 +68,7 @@ struct GatherFrom : Function<GatherFrom> {
     at::Tensor none;
     if (!grads[0].defined()) return {none, none, none, none};
     Group group = kept(ctx);
-    return {slice_of(grads[0], ctx->saved_data["dim"].toInt(), ctx->saved_data["outer"].toInt(), 0, group_rank(group),
-                     group_size(group))
+    return {slice_of(grads[0], ctx->saved_data["dim"].toInt(), ctx->saved_data["outer"].toInt(), 0, group_rank(group), group_size(group))
                 .contiguous(),
             none, none, none};
   }
@@ -103,15 +100,15 @@ struct ReduceScatterSequence : Function<ReduceScatterSequence> {
   }
 };
 
-/// Cross entropy over logits whose last dimension is divided: four numbers a token cross (the largest logit, the sum of the exponentials, the
-/// target's logit, and for label smoothing the sum of all), never the logits.
+/// Cross entropy over logits whose last dimension is divided: four numbers a token cross (the largest logit, the sum of the exponentials,
+/// the target's logit, and for label smoothing the sum of all), never the logits.
 struct VocabCrossEntropy : Function<VocabCrossEntropy> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& logits, const at::Tensor& targets, std::int64_t words, double smoothing,
                             std::int64_t ignored, const Group& group) {
     const std::int64_t local = logits.size(-1), first = local * group_rank(group);
     const auto type = logits.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
     at::Tensor x = logits.to(type, false, true);
-    const std::int64_t mine = std::max<std::int64_t>(0, std::min(local, words - first));   // the rest is padding
+    const std::int64_t mine = std::max<std::int64_t>(0, std::min(local, words - first));  // the rest is padding
     if (mine < local) x.narrow(-1, mine, local - mine).fill_(-std::numeric_limits<double>::infinity());
     at::Tensor largest = all_reduce_max(std::get<0>(x.max(-1)), group, kForward);
     x.sub_(largest.unsqueeze(-1));
@@ -127,7 +124,7 @@ struct VocabCrossEntropy : Function<VocabCrossEntropy> {
     at::Tensor loss = log_sum - (1 - smoothing) * sums[1] - share * sums[2];
     const at::Tensor kept_rows = targets != ignored;
     loss = loss.masked_fill(kept_rows.logical_not(), 0);
-    x.div_(sums[0].unsqueeze(-1));   // the softmax
+    x.div_(sums[0].unsqueeze(-1));  // the softmax
     keep(ctx, group);
     ctx->save_for_backward({x, at, elsewhere, kept_rows});
     ctx->saved_data["smoothing"] = smoothing;
@@ -215,9 +212,10 @@ at::Tensor reduce_scatter_sequence(const at::Tensor& x, std::int64_t dim, const 
   return group_size(group) == 1 ? x : ReduceScatterSequence::apply(x, dim, group);
 }
 
-at::Tensor vocab_cross_entropy(const at::Tensor& logits, const at::Tensor& targets, std::int64_t words, double smoothing, std::int64_t ignored,
-                               const Group& group) {
-  TORCH_CHECK(logits.dim() == targets.dim() + 1, "cross entropy over shards: logits of shape ", logits.sizes(), " and targets of shape ", targets.sizes());
+at::Tensor vocab_cross_entropy(const at::Tensor& logits, const at::Tensor& targets, std::int64_t words, double smoothing,
+                               std::int64_t ignored, const Group& group) {
+  TORCH_CHECK(logits.dim() == targets.dim() + 1, "cross entropy over shards: logits of shape ", logits.sizes(), " and targets of shape ",
+              targets.sizes());
   const std::int64_t all = logits.size(-1) * group_size(group);
   TORCH_CHECK(words <= all, "cross entropy over shards: ", words, " words, the logits have ", all);
   return VocabCrossEntropy::apply(logits, targets, words > 0 ? words : all, smoothing, ignored, group);

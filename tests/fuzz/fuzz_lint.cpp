@@ -1,8 +1,12 @@
 // Fuzz target: parsing, lint, suppressions, reports and fixes of arbitrary bytes. No crash, no exception, no hang.
 //
 // Built with clang's -fsanitize=fuzzer (-DSHARDWRIGHT_LIBFUZZER=ON) it is a libFuzzer target. Built otherwise it has a main of its own that
-// mutates the corpus: `fuzz_lint --runs 100000 --seed 1 FILE|FOLDER…`, and `--replay FILE`. Each run has five seconds; the input of one that fails is written to
-// fuzz-failure.py, and its seed and number are printed.
+// mutates the corpus: `fuzz_lint --runs 100000 --seed 1 FILE|FOLDER…`, and `--replay FILE`. Each run has five seconds; the input of one
+// that fails is written to fuzz-failure.py, and its seed and number are printed.
+#include <signal.h>
+#include <sys/time.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <csignal>
 #include <cstdint>
@@ -12,10 +16,6 @@
 #include <random>
 #include <string>
 #include <vector>
-
-#include <signal.h>
-#include <sys/time.h>
-#include <unistd.h>
 
 #include "driver/lint.h"
 #include "lint/report.h"
@@ -91,27 +91,106 @@ std::string repeated(const std::string& s, std::size_t n) {
 
 // One change of one kind. Kinds are as they occur: damaged files, other encodings, generated code, half-typed code.
 std::string mutated(std::string text, const std::string& other, Random& r) {
-  static const std::vector<std::string> kTokens = {"(", ")", "[", "]", "{", "}", ":", ",", "=", "\n", "    ", "\t", "\"", "'''", "#", "\\", "class ", "def ", "lambda: ", "yield ", "await ", "None", "0", "-1", "1e999", "999999999999999999999", "*", "**", "//", "@", "%", ";", "\xff", "\xe2\x80\xa8", "\f", "# shardwright: ignore[", "# shardwright: ignore-file[SW1] x\n", "self", ".", "..."};
+  static const std::vector<std::string> kTokens = {"(",
+                                                   ")",
+                                                   "[",
+                                                   "]",
+                                                   "{",
+                                                   "}",
+                                                   ":",
+                                                   ",",
+                                                   "=",
+                                                   "\n",
+                                                   "    ",
+                                                   "\t",
+                                                   "\"",
+                                                   "'''",
+                                                   "#",
+                                                   "\\",
+                                                   "class ",
+                                                   "def ",
+                                                   "lambda: ",
+                                                   "yield ",
+                                                   "await ",
+                                                   "None",
+                                                   "0",
+                                                   "-1",
+                                                   "1e999",
+                                                   "999999999999999999999",
+                                                   "*",
+                                                   "**",
+                                                   "//",
+                                                   "@",
+                                                   "%",
+                                                   ";",
+                                                   "\xff",
+                                                   "\xe2\x80\xa8",
+                                                   "\f",
+                                                   "# shardwright: ignore[",
+                                                   "# shardwright: ignore-file[SW1] x\n",
+                                                   "self",
+                                                   ".",
+                                                   "..."};
   const std::size_t at = below(r, text.size() + 1);
   switch (below(r, 18)) {
-    case 0: return text.substr(0, at);                                                        // cut off
+    case 0: return text.substr(0, at);  // cut off
     case 1: return text.substr(at);
-    case 2: for (std::size_t i = 0; i < 1 + below(r, 20) && !text.empty(); ++i) text[below(r, text.size())] = static_cast<char>(r()); return text;
+    case 2:
+      for (std::size_t i = 0; i < 1 + below(r, 20) && !text.empty(); ++i) text[below(r, text.size())] = static_cast<char>(r());
+      return text;
     case 3: return text.insert(at, kTokens[below(r, kTokens.size())]);
     case 4: return text.erase(at, below(r, 40));
-    case 5: { auto l = lines_of(text); l.erase(l.begin() + static_cast<std::ptrdiff_t>(below(r, l.size()))); return joined(l); }
-    case 6: { auto l = lines_of(text); const auto line = l[below(r, l.size())]; l.insert(l.begin() + static_cast<std::ptrdiff_t>(below(r, l.size())), line); return joined(l); }
-    case 7: { auto l = lines_of(text); std::swap(l[below(r, l.size())], l[below(r, l.size())]); return joined(l); }
-    case 8: { const char* open[] = {"(", "[", "{", "lambda: ", "not ", "-", "f(", "a[", "if x:\n "}; return text.insert(at, repeated(open[below(r, 9)], 1 + below(r, 3000))); }  // deep nesting
+    case 5: {
+      auto l = lines_of(text);
+      l.erase(l.begin() + static_cast<std::ptrdiff_t>(below(r, l.size())));
+      return joined(l);
+    }
+    case 6: {
+      auto l = lines_of(text);
+      const auto line = l[below(r, l.size())];
+      l.insert(l.begin() + static_cast<std::ptrdiff_t>(below(r, l.size())), line);
+      return joined(l);
+    }
+    case 7: {
+      auto l = lines_of(text);
+      std::swap(l[below(r, l.size())], l[below(r, l.size())]);
+      return joined(l);
+    }
+    case 8: {
+      const char* open[] = {"(", "[", "{", "lambda: ", "not ", "-", "f(", "a[", "if x:\n "};
+      return text.insert(at, repeated(open[below(r, 9)], 1 + below(r, 3000)));
+    }  // deep nesting
     case 9: return text.insert(at, repeated("x.a", 1 + below(r, 3000)));
-    case 10: { std::string out; for (const char c : text) out += c == '\n' ? "\r\n" : std::string(1, c); return out; }
+    case 10: {
+      std::string out;
+      for (const char c : text) out += c == '\n' ? "\r\n" : std::string(1, c);
+      return out;
+    }
     case 11: std::replace(text.begin(), text.end(), ' ', '\t'); return text;
     case 12: return "\xef\xbb\xbf" + text;
-    case 13: { std::string out = "\xff\xfe"; for (const char c : text) { out += c; out += '\0'; } return out; }                                           // UTF-16
-    case 14: return text.insert(at, "x = [" + repeated("1, ", 20000) + "]\n");                // a huge line
-    case 15: { const std::size_t from = below(r, other.size() + 1); return text.substr(0, at) + other.substr(from); }                                     // two files in one
-    case 16: { std::string number = std::to_string(static_cast<std::int64_t>(r())); const auto digit = text.find_first_of("0123456789", at); return digit == std::string::npos ? text : text.replace(digit, 1, number); }
-    default: { static const char* words[] = {"gather_output=True", "input_is_parallel=True", "[0]", "self.", "forward", "config"}; const auto w = text.find(words[below(r, 6)], at); return w == std::string::npos ? text : text.erase(w, 1 + below(r, 12)); }
+    case 13: {
+      std::string out = "\xff\xfe";
+      for (const char c : text) {
+        out += c;
+        out += '\0';
+      }
+      return out;
+    }                                                                           // UTF-16
+    case 14: return text.insert(at, "x = [" + repeated("1, ", 20000) + "]\n");  // a huge line
+    case 15: {
+      const std::size_t from = below(r, other.size() + 1);
+      return text.substr(0, at) + other.substr(from);
+    }  // two files in one
+    case 16: {
+      std::string number = std::to_string(static_cast<std::int64_t>(r()));
+      const auto digit = text.find_first_of("0123456789", at);
+      return digit == std::string::npos ? text : text.replace(digit, 1, number);
+    }
+    default: {
+      static const char* words[] = {"gather_output=True", "input_is_parallel=True", "[0]", "self.", "forward", "config"};
+      const auto w = text.find(words[below(r, 6)], at);
+      return w == std::string::npos ? text : text.erase(w, 1 + below(r, 12));
+    }
   }
 }
 
@@ -131,7 +210,8 @@ volatile std::sig_atomic_t failing = 0;
 extern "C" void failed(int signal) {
   if (failing) ::_exit(3);
   failing = 1;
-  std::fprintf(stderr, "\nfuzz: %s in run %zu of seed %llu; the input is in fuzz-failure.py\n", signal == SIGALRM || signal == SIGVTALRM ? "more than 5 s" : "a crash", number, static_cast<unsigned long long>(seed));
+  std::fprintf(stderr, "\nfuzz: %s in run %zu of seed %llu; the input is in fuzz-failure.py\n",
+               signal == SIGALRM || signal == SIGVTALRM ? "more than 5 s" : "a crash", number, static_cast<unsigned long long>(seed));
   if (std::FILE* f = std::fopen("fuzz-failure.py", "wb")) {
     std::fwrite(current.data(), 1, current.size(), f);
     std::fclose(f);
@@ -173,7 +253,7 @@ int main(int argc, char** argv) {
   stack.ss_sp = alternate;
   stack.ss_size = sizeof alternate;
   ::sigaltstack(&stack, nullptr);
-  struct sigaction action{};
+  struct sigaction action {};
   action.sa_handler = failed;
   action.sa_flags = SA_ONSTACK;
   for (const int s : {SIGSEGV, SIGABRT, SIGFPE, SIGBUS, SIGILL, SIGALRM, SIGVTALRM}) ::sigaction(s, &action, nullptr);
@@ -181,13 +261,15 @@ int main(int argc, char** argv) {
   std::size_t bytes = 0;
   for (number = 0; number < runs; ++number) {
     current = corpus[below(random, corpus.size())];
-    for (std::size_t i = 0, n = 1 + below(random, 3); i < n; ++i) current = mutated(std::move(current), corpus[below(random, corpus.size())], random);
+    for (std::size_t i = 0, n = 1 + below(random, 3); i < n; ++i)
+      current = mutated(std::move(current), corpus[below(random, corpus.size())], random);
     bytes += current.size();
     limit(5);
     one(current);
     limit(0);
   }
-  std::printf("fuzz: %zu inputs (%zu KB) from %zu files, seed %llu: no crash, none over 5 s\n", runs, bytes / 1024, corpus.size(), static_cast<unsigned long long>(seed));
+  std::printf("fuzz: %zu inputs (%zu KB) from %zu files, seed %llu: no crash, none over 5 s\n", runs, bytes / 1024, corpus.size(),
+              static_cast<unsigned long long>(seed));
   return 0;
 }
 

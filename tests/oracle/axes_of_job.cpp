@@ -37,23 +37,31 @@ int main(int argc, char** argv) {
   const sharding::Result r = sharding::analyse(t, o, other ? &(*other)->trace : nullptr);
   for (const auto& i : t.incomplete) std::cerr << sm.describe(i.range) << ": incomplete: " << i.why << "\n";
   for (const auto& op : t.ops)
-    if (op.prim == model::Prim::Opaque) std::cerr << (op.site != nullptr ? sm.describe(op.site->range) : std::string("?")) << ": opaque: " << op.name << " " << op.note << "\n";
+    if (op.prim == model::Prim::Opaque)
+      std::cerr << (op.site != nullptr ? sm.describe(op.site->range) : std::string("?")) << ": opaque: " << op.name << " " << op.note
+                << "\n";
   for (const auto& f : r.fallbacks) std::cerr << sm.describe(f.where) << ": " << f.message << "\n";
   if (std::getenv("EXPLAIN") != nullptr) {
     for (const auto& a : r.axes) {
       if (a.parameters.empty()) continue;
-      std::cerr << (a.chosen ? "chosen " : a.legal ? "legal " : "no ") << a.size << " " << a.key << " fwd " << a.forward_elements << " entry " << a.entry_elements << " " << a.why_not << " "
+      std::cerr << (a.chosen      ? "chosen "
+                        : a.legal ? "legal "
+                                  : "no ")
+                << a.size << " " << a.key << " fwd " << a.forward_elements << " entry " << a.entry_elements << " " << a.why_not << " "
                 << (a.where.valid() ? sm.describe(a.where) : "") << "\n";
     }
     for (const auto& c : r.conversions) {
       const char* kinds[] = {"copy", "reduce", "slice", "gather"};
       const auto& op = t.op(c.op);
-      std::cerr << kinds[c.kind] << " " << op.name << " operand " << c.operand << (c.on_output ? " out" : "") << " tensor " << c.tensor << " " << t.tensor(c.tensor).name << " also " << c.also.size() << " "
-                << (op.site != nullptr ? sm.describe(op.site->range) : "?") << (op.module >= 0 ? " " + t.module(op.module).fqn : "") << "\n";
+      std::cerr << kinds[c.kind] << " " << op.name << " operand " << c.operand << (c.on_output ? " out" : "") << " tensor " << c.tensor
+                << " " << t.tensor(c.tensor).name << " also " << c.also.size() << " "
+                << (op.site != nullptr ? sm.describe(op.site->range) : "?") << (op.module >= 0 ? " " + t.module(op.module).fqn : "")
+                << "\n";
     }
   }
   const auto c = sharding::communication(t, r);
-  std::cerr << "ops " << t.ops.size() << " all-reduces: forward " << c.count("activation/forward") << " backward " << c.count("activation/backward") << " gradients " << c.count("replicated-grad") << "\n";
+  std::cerr << "ops " << t.ops.size() << " all-reduces: forward " << c.count("activation/forward") << " backward "
+            << c.count("activation/backward") << " gradients " << c.count("replicated-grad") << "\n";
   std::cout << sharding::to_json(t, r) << "\n";
   return 0;
 }

@@ -31,8 +31,11 @@ std::vector<std::string>& after_dashes() {
 }
 
 void add_model_options(CLI::App& app, Common& c) {
-  app.add_option("MODEL", c.model.spec, "path/to/file.py:Class, package.module:Class, model.h:ClassImpl (C++), or a job file (.yaml)")->required();
-  app.footer("A model in C++ is read with the flags of -p BUILD, or with those given after --: shardwright tree model.h:NetImpl -- -I/opt/libtorch/include");
+  app.add_option("MODEL", c.model.spec, "path/to/file.py:Class, package.module:Class, model.h:ClassImpl (C++), or a job file (.yaml)")
+      ->required();
+  app.footer(
+      "A model in C++ is read with the flags of -p BUILD, or with those given after --: shardwright tree model.h:NetImpl -- "
+      "-I/opt/libtorch/include");
   c.model.cxx_flags = after_dashes();
   app.add_option("-p", c.model.cxx_build, "folder of compile_commands.json, for a model in C++");
   app.add_option("--python-path", c.model.python_path, "folder to import from (repeatable)")->take_all();

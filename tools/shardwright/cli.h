@@ -18,7 +18,8 @@ struct Common {
   driver::ModelRequest model;
 };
 
-/// What stands after `--` on the command line of a command that takes a model: flags of the C++ compiler. Set before the commands are added.
+/// What stands after `--` on the command line of a command that takes a model: flags of the C++ compiler. Set before the commands are
+/// added.
 std::vector<std::string>& after_dashes();
 
 /// Adds MODEL and its options to a subcommand.

@@ -29,7 +29,14 @@ int run(Options& o, const CLI::App& app) {
   warn_missing(a.traced->trace, sm, o);
   for (const auto& w : a.warnings) warn(w, sm, o);
   for (const auto& w : a.plan.warnings) warn({support::Severity::Warning, "plan", {}, w, {}, {}}, sm, o);
-  for (const auto& f : a.plan.fallbacks) warn({support::Severity::Warning, "fallback", {}, (f.where.empty() ? "" : f.where + ": ") + (f.module.empty() ? "" : f.module + ": ") + f.reason, {}, {}}, sm, o);
+  for (const auto& f : a.plan.fallbacks)
+    warn({support::Severity::Warning,
+          "fallback",
+          {},
+          (f.where.empty() ? "" : f.where + ": ") + (f.module.empty() ? "" : f.module + ": ") + f.reason,
+          {},
+          {}},
+         sm, o);
   if (o.request.diff) {
     std::fputs(done->diff.c_str(), stdout);
     return kDone;
@@ -72,7 +79,9 @@ Run add_convert(CLI::App& app) {
   for (const auto& t : rules::target_names()) targets += (targets.empty() ? "" : ", ") + t;
   c->add_option("-o,--out", o->request.out, "directory to write");
   c->add_option("--target", o->request.target, "what the code is written for: " + targets);
-  c->add_option("--recompute", o->request.recompute, "activations that training computes again in backward: full, selective (attention) or none")->check(CLI::IsMember({"full", "selective", "none"}));
+  c->add_option("--recompute", o->request.recompute,
+                "activations that training computes again in backward: full, selective (attention) or none")
+      ->check(CLI::IsMember({"full", "selective", "none"}));
   c->add_option("--name", o->request.name, "name of the package (default: the class in snake case)");
   c->add_flag("--diff", o->request.diff, "show what would change, write nothing");
   c->add_flag("--update", o->request.update, "merge changes made by hand with what is generated now");

@@ -68,18 +68,33 @@ int explain_code(Options& o, support::SourceManager& sm) {
   for (const auto& r : *all) {
     if (r.code != code) continue;
     if (o.json) {
-      nlohmann::ordered_json j{{"code", r.code}, {"title", r.title}, {"severity", r.severity}, {"applicability", r.applicability}, {"effort", r.effort},
-                               {"since", r.since}, {"why", r.why}, {"fix", r.fix}, {"wrong", example_json(r.wrong)}, {"right", example_json(r.right)}};
+      nlohmann::ordered_json j{{"code", r.code},
+                               {"title", r.title},
+                               {"severity", r.severity},
+                               {"applicability", r.applicability},
+                               {"effort", r.effort},
+                               {"since", r.since},
+                               {"why", r.why},
+                               {"fix", r.fix},
+                               {"wrong", example_json(r.wrong)},
+                               {"right", example_json(r.right)}};
       fmt::print("{}\n", j.dump(2));
       return kDone;
     }
-    fmt::print("{}: {}\n{}; its fix is {}, effort {}; since {}\n\n{}\nWhat to do\n{}\nWrong\n\n{}\nRight\n\n{}", r.code, r.title, r.severity,
-               r.applicability == "safe" ? "safe (--fix)" : r.applicability == "review" ? "for review (--fix --unsafe)" : "made by hand", r.effort, r.since, wrapped(r.why), wrapped(r.fix), example(r.wrong), example(r.right));
+    fmt::print("{}: {}\n{}; its fix is {}, effort {}; since {}\n\n{}\nWhat to do\n{}\nWrong\n\n{}\nRight\n\n{}", r.code, r.title,
+               r.severity,
+               r.applicability == "safe"         ? "safe (--fix)"
+                   : r.applicability == "review" ? "for review (--fix --unsafe)"
+                                                 : "made by hand",
+               r.effort, r.since, wrapped(r.why), wrapped(r.fix), example(r.wrong), example(r.right));
     return kDone;
   }
   const auto codes = rules::lint_codes();
   const auto near = support::yaml::nearest(code, codes);
-  return report(support::failure("there is no code '" + o.code + "'" + (near ? "; did you mean " + *near + "?" : "; there are: " + usage_text(codes)), {}, "usage"), sm, o);
+  return report(
+      support::failure("there is no code '" + o.code + "'" + (near ? "; did you mean " + *near + "?" : "; there are: " + usage_text(codes)),
+                       {}, "usage"),
+      sm, o);
 }
 
 int explain_rule(Options& o, support::SourceManager& sm) {
@@ -88,7 +103,10 @@ int explain_rule(Options& o, support::SourceManager& sm) {
   const auto found = rules::rules_of(**db, o.rule);
   if (found.empty()) {
     const std::string near = rules::nearest_rule(**db, o.rule);
-    return report(support::failure("no rule speaks of '" + o.rule + "'" + (near.empty() ? "" : " (did you mean '" + near + "'?)") + "; an operation without a rule is opaque: everything it touches stays whole", {}, "usage"), sm, o);
+    return report(support::failure("no rule speaks of '" + o.rule + "'" + (near.empty() ? "" : " (did you mean '" + near + "'?)") +
+                                       "; an operation without a rule is opaque: everything it touches stays whole",
+                                   {}, "usage"),
+                  sm, o);
   }
   if (o.json) {
     nlohmann::ordered_json j = nlohmann::ordered_json::array();

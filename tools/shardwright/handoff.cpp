@@ -28,7 +28,8 @@ int run(Options& o) {
   for (const auto& r : *results) {
     good = good && (r.status == "success" || r.status == "partial");
     if (o.json) {
-      nlohmann::json j{{"step_id", r.step_id}, {"status", r.status}, {"summary", r.summary}, {"completed", r.completed}, {"missing", r.missing}, {"risks", r.risks}, {"result", r.file}};
+      nlohmann::json j{{"step_id", r.step_id}, {"status", r.status}, {"summary", r.summary}, {"completed", r.completed},
+                       {"missing", r.missing}, {"risks", r.risks},   {"result", r.file}};
       j["artifacts"] = nlohmann::json::array();
       for (const auto& [path, type] : r.artifacts) j["artifacts"].push_back({{"path", path}, {"type", type}});
       list.push_back(std::move(j));

@@ -1,10 +1,11 @@
 // shardwright init: a first job file for a class.
+#include "driver/init.h"
+
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
 
 #include "cli.h"
-#include "driver/init.h"
 #include "support/files.h"
 
 namespace shardwright::cli {
@@ -25,10 +26,14 @@ int run(Options& o) {
     fmt::print("{}", job->text);
     return kDone;
   }
-  if (support::is_file(path) && !o.force) return report(support::failure("'" + path + "' exists; --force writes over it, -o names another file, -o - prints", {}, "usage"), sm, o);
+  if (support::is_file(path) && !o.force)
+    return report(support::failure("'" + path + "' exists; --force writes over it, -o names another file, -o - prints", {}, "usage"), sm,
+                  o);
   if (auto ok = support::write_file(path, job->text); !ok) return report(ok.error(), sm, o);
-  if (!job->trouble.empty()) warn({support::Severity::Warning, "init", {}, "the analysis does not get through with the guesses: " + job->trouble, {}, {}}, sm, o);
-  if (o.json) fmt::print("{}\n", nlohmann::ordered_json{{"file", path}, {"works", job->trouble.empty()}, {"trouble", job->trouble}}.dump(2));
+  if (!job->trouble.empty())
+    warn({support::Severity::Warning, "init", {}, "the analysis does not get through with the guesses: " + job->trouble, {}, {}}, sm, o);
+  if (o.json)
+    fmt::print("{}\n", nlohmann::ordered_json{{"file", path}, {"works", job->trouble.empty()}, {"trouble", job->trouble}}.dump(2));
   else fmt::print("{}\n", path);
   return kDone;
 }

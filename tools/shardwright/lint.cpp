@@ -1,11 +1,12 @@
 // shardwright lint: findings in hand-written parallel code.
+#include "driver/lint.h"
+
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <cstdlib>
 
 #include "cli.h"
-#include "driver/lint.h"
 #include "driver/version.h"
 #include "lint/baseline.h"
 #include "lint/report.h"
@@ -58,7 +59,9 @@ int run(Options& o) {
     if (auto ok = driver::known_codes(*list, option); !ok) return report(ok.error(), sm, messages);
   auto request = driver::configured(o.lint, sm);
   if (!request) return report(request.error(), sm, messages);
-  if (o.write_baseline && request->baseline.empty()) return report(support::failure("--write-baseline needs --baseline FILE (or lint.baseline in the configuration)", {}, "usage"), sm, messages);
+  if (o.write_baseline && request->baseline.empty())
+    return report(support::failure("--write-baseline needs --baseline FILE (or lint.baseline in the configuration)", {}, "usage"), sm,
+                  messages);
   request->read_baseline = !o.write_baseline;
   auto db = rules::Database::load(sm, request->what.rules);
   if (!db) return report(db.error(), sm, messages);
@@ -78,13 +81,16 @@ int run(Options& o) {
       show_diff(*fixes);
       auto now = driver::run_lint(*request, sm, **db);
       if (!now) return report(now.error(), sm, messages);
-      said(fmt::format("{} fix{} in {} file{}; nothing was written", fixes->applied, fixes->applied == 1 ? "" : "es", fixes->files.size(), fixes->files.size() == 1 ? "" : "s"));
-      const bool bad = std::any_of(now->findings.begin(), now->findings.end(), [&](const auto& d) { return driver::counts(d, request->error_on); });
+      said(fmt::format("{} fix{} in {} file{}; nothing was written", fixes->applied, fixes->applied == 1 ? "" : "es", fixes->files.size(),
+                       fixes->files.size() == 1 ? "" : "s"));
+      const bool bad =
+          std::any_of(now->findings.begin(), now->findings.end(), [&](const auto& d) { return driver::counts(d, request->error_on); });
       return bad && !o.exit_zero ? kFindings : kDone;
     }
     if (!fixes->files.empty()) {
       if (auto ok = driver::write_fixes(*fixes, o.allow_dirty); !ok) return report(ok.error(), sm, messages);
-      said(fmt::format("fixed {} finding{} in {} file{}", fixes->applied, fixes->applied == 1 ? "" : "s", fixes->files.size(), fixes->files.size() == 1 ? "" : "s"));
+      said(fmt::format("fixed {} finding{} in {} file{}", fixes->applied, fixes->applied == 1 ? "" : "s", fixes->files.size(),
+                       fixes->files.size() == 1 ? "" : "s"));
     }
   }
 
@@ -93,7 +99,8 @@ int run(Options& o) {
   if (!outcome) return report(outcome.error(), sm, messages);
   auto& findings = outcome->findings;
   if (o.write_baseline) {
-    if (auto ok = support::write_file(request->baseline, lint::baseline_text(findings, sm, request->baseline)); !ok) return report(ok.error(), sm, messages);
+    if (auto ok = support::write_file(request->baseline, lint::baseline_text(findings, sm, request->baseline)); !ok)
+      return report(ok.error(), sm, messages);
     said(fmt::format("{} written", request->baseline));
     return kDone;
   }
@@ -142,7 +149,8 @@ Run add_lint(CLI::App& app) {
   auto o = std::make_shared<Options>();
   CLI::App* c = app.add_subcommand("lint", "findings in hand-written parallel code");
   c->add_option("PATH", o->lint.what.paths, "files and folders")->required();
-  c->add_option("--format", o->format, "text, json, sarif, github or junit")->check(CLI::IsMember({"text", "json", "sarif", "github", "junit"}));
+  c->add_option("--format", o->format, "text, json, sarif, github or junit")
+      ->check(CLI::IsMember({"text", "json", "sarif", "github", "junit"}));
   c->add_option("--select", o->lint.select, "only these codes or prefixes: SW1,SW204 (repeatable)");
   c->add_option("--ignore", o->lint.ignore, "not these codes or prefixes (repeatable)");
   c->add_flag("--fix", o->fix, "apply safe fixes");
@@ -154,13 +162,16 @@ Run add_lint(CLI::App& app) {
   c->add_option("--exclude", o->lint.exclude, "glob of files or folders whose findings are not shown (repeatable)");
   c->add_option("--tp", o->lint.what.tp, "tensor-parallel size to assume (default: 2)")->check(CLI::PositiveNumber);
   c->add_flag("--statistics", o->statistics, "how often each code occurs");
-  c->add_option("--error-on", o->lint.error_on, "what makes the exit code 1: error or warning (default)")->check(CLI::IsMember({"error", "warning"}));
+  c->add_option("--error-on", o->lint.error_on, "what makes the exit code 1: error or warning (default)")
+      ->check(CLI::IsMember({"error", "warning"}));
   c->add_flag("--exit-zero", o->exit_zero, "exit code 0 whatever is found");
   c->add_option("--python-path", o->lint.what.python_path, "folder to import from (repeatable)");
   c->add_option("--rules", o->lint.what.rules, "folder of further rules (repeatable)");
-  c->add_option("--cache", o->lint.what.cache, "a folder for findings of earlier runs, used again where no file that they came from changed");
+  c->add_option("--cache", o->lint.what.cache,
+                "a folder for findings of earlier runs, used again where no file that they came from changed");
   c->add_option("--max-steps", o->lint.what.max_steps, "statements to run for one class before giving up");
-  for (const char* name : {"--select", "--ignore", "--exclude", "--python-path", "--rules"}) c->get_option(name)->allow_extra_args(false)->take_all();
+  for (const char* name : {"--select", "--ignore", "--exclude", "--python-path", "--rules"})
+    c->get_option(name)->allow_extra_args(false)->take_all();
   add_output_options(*c, *o);
   return [o] { return run(*o); };
 }

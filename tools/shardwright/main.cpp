@@ -1,8 +1,9 @@
 // shardwright: single-GPU model source → tensor × pipeline parallel source. Argument parsing and exit codes only.
+#include <unistd.h>
+
 #include <csignal>
 #include <cstdio>
 #include <exception>
-#include <unistd.h>
 #include <vector>
 
 #include "cli.h"
@@ -30,7 +31,8 @@ int main(int argc, char** argv) {
             cli::after_dashes().assign(argv + i + 1, argv + argc);
             argc = i;
           }
-  CLI::App app{"Turns a model's single-GPU source into tensor- and pipeline-parallel source, and proves that it computes the same.", "shardwright"};
+  CLI::App app{"Turns a model's single-GPU source into tensor- and pipeline-parallel source, and proves that it computes the same.",
+               "shardwright"};
   app.set_version_flag("--version", std::string("shardwright ") + driver::kVersion);
   app.require_subcommand(1);
   app.footer("Start with: shardwright tree path/to/model.py:Class --args 'dim=64' --input 'x=f32[2,16,64]'");

@@ -27,20 +27,25 @@ std::string bytes(double b) {
 }
 
 void print(const plan::Plan& p, bool explain) {
-  fmt::print("{}: tp {} x pp {} x dp {}, {} micro-batches, {}\n", p.model, p.grid.tp, p.grid.pp, p.grid.dp, p.grid.micro_batches, p.grid.schedule);
+  fmt::print("{}: tp {} x pp {} x dp {}, {} micro-batches, {}\n", p.model, p.grid.tp, p.grid.pp, p.grid.dp, p.grid.micro_batches,
+             p.grid.schedule);
   if (p.grid.tp > 1) {
     fmt::print("\nsplit over tp:\n");
     if (p.roles.empty()) fmt::print("  nothing\n");
     for (const auto& r : p.roles) {
-      fmt::print("  {:<28} {:<20} {:<28} {}\n", r.type, r.attribute, r.role + (r.instances > 1 ? fmt::format(" ({}x)", r.instances) : ""), r.layer);
+      fmt::print("  {:<28} {:<20} {:<28} {}\n", r.type, r.attribute, r.role + (r.instances > 1 ? fmt::format(" ({}x)", r.instances) : ""),
+                 r.layer);
       if (explain && !r.reason.empty()) fmt::print("      {}\n", r.reason);
     }
     if (explain) {
       fmt::print("\naxes:\n");
-      for (const auto& x : p.axes) fmt::print("  {:>6} {:<5} {} parameters, first {}{}\n", x.size, x.split ? "split" : "whole", x.parameters.size(), x.parameters.empty() ? "-" : x.parameters.front(), x.why_not.empty() ? "" : ": " + x.why_not);
+      for (const auto& x : p.axes)
+        fmt::print("  {:>6} {:<5} {} parameters, first {}{}\n", x.size, x.split ? "split" : "whole", x.parameters.size(),
+                   x.parameters.empty() ? "-" : x.parameters.front(), x.why_not.empty() ? "" : ": " + x.why_not);
     }
   }
-  fmt::print("\nstages ({} legal cuts; slowest/mean {:.3f}, optimum {:.3f}):\n", p.legal_cuts, p.slowest_over_mean, p.optimum_slowest_over_mean);
+  fmt::print("\nstages ({} legal cuts; slowest/mean {:.3f}, optimum {:.3f}):\n", p.legal_cuts, p.slowest_over_mean,
+             p.optimum_slowest_over_mean);
   for (std::size_t k = 0; k < p.stages.size(); ++k) {
     const auto& s = p.stages[k];
     fmt::print("  {}: {:.3g} FLOPs ({:.0f} %), {} parameters and {:.3f} GiB a rank\n", k, s.flops, 100 * s.share, s.parameters, s.gib);
@@ -60,11 +65,13 @@ void print(const plan::Plan& p, bool explain) {
     for (const auto& c : p.collectives) by_tag[c.tag].first += c.count, by_tag[c.tag].second += c.bytes;
     for (const auto& [tag, sum] : by_tag) fmt::print("  {:<22} {:>6.0f} calls {:>12}\n", tag, sum.first, bytes(sum.second));
     if (explain)
-      for (const auto& c : p.collectives) fmt::print("    {:<20} {:<12} {:<40} {:>4.0f} x {}\n", c.tag, c.kind, c.site, c.count, bytes(c.bytes / std::max(1.0, c.count)));
+      for (const auto& c : p.collectives)
+        fmt::print("    {:<20} {:<12} {:<40} {:>4.0f} x {}\n", c.tag, c.kind, c.site, c.count, bytes(c.bytes / std::max(1.0, c.count)));
   }
   if (!p.fallbacks.empty()) {
     fmt::print("\nstays replicated:\n");
-    for (const auto& f : p.fallbacks) fmt::print("  {}{}{}\n", f.where.empty() ? "" : f.where + ": ", f.module.empty() ? "" : f.module + ": ", f.reason);
+    for (const auto& f : p.fallbacks)
+      fmt::print("  {}{}{}\n", f.where.empty() ? "" : f.where + ": ", f.module.empty() ? "" : f.module + ": ", f.reason);
   }
 }
 

@@ -11,15 +11,19 @@ inline void add_plan_options(CLI::App& app, driver::PlanRequest& p) {
   app.add_option("--pp", p.grid.pp, "pipeline stages (default: the job's, else 1)");
   app.add_option("--dp", p.grid.dp, "data-parallel size (default: the job's, else 1)");
   app.add_option("--micro-batches", p.micro_batches, "micro-batches a step");
-  app.add_option("--schedule", p.schedule, "1f1b (default), gpipe, zb-h1; with several stages a rank: interleaved, zb-v")->check(CLI::IsMember(driver::kSchedules));
-  app.add_option("--virtual-stages", p.grid.virtual_stages, "stages that each pipeline rank holds (default: 1; 2 with interleaved and zb-v)");
-  app.add_option("--objective", p.objective, "what to split for: split (all that can be), time or memory")->check(CLI::IsMember({"split", "time", "memory"}));
+  app.add_option("--schedule", p.schedule, "1f1b (default), gpipe, zb-h1; with several stages a rank: interleaved, zb-v")
+      ->check(CLI::IsMember(driver::kSchedules));
+  app.add_option("--virtual-stages", p.grid.virtual_stages,
+                 "stages that each pipeline rank holds (default: 1; 2 with interleaved and zb-v)");
+  app.add_option("--objective", p.objective, "what to split for: split (all that can be), time or memory")
+      ->check(CLI::IsMember({"split", "time", "memory"}));
   app.add_option("--device", p.device, "device profile for time and memory (rules/devices)");
   app.add_option("--plan", p.plan_file, "replay a plan.yaml: its sizes, its axes, its cuts");
 }
 
 /// What the command line leaves out comes from the plan that is replayed, else from the job file.
-inline support::Expected<driver::PlanRequest> complete(const CLI::App& app, driver::PlanRequest p, const driver::ModelRequest& model, support::SourceManager& sm) {
+inline support::Expected<driver::PlanRequest> complete(const CLI::App& app, driver::PlanRequest p, const driver::ModelRequest& model,
+                                                       support::SourceManager& sm) {
   auto job = driver::load_job(model, sm);
   if (!job) return job.error();
   if (!p.plan_file.empty()) {
@@ -48,8 +52,11 @@ inline support::Expected<driver::PlanRequest> complete(const CLI::App& app, driv
   if (v < 1) return usage("--virtual-stages must be at least 1");
   const bool several = p.schedule == "interleaved" || p.schedule == "zb-v";
   if (several && v == 1 && !stated) v = 2;
-  if (several ? v < 2 : v > 1) return usage("--virtual-stages " + std::to_string(v) + " does not go with --schedule " + p.schedule + ": interleaved and zb-v have two or more stages a rank, the others one");
-  if (p.schedule == "zb-v" && v != 2) return usage("--virtual-stages " + std::to_string(v) + " does not go with --schedule zb-v, which has two stages a rank");
+  if (several ? v < 2 : v > 1)
+    return usage("--virtual-stages " + std::to_string(v) + " does not go with --schedule " + p.schedule +
+                 ": interleaved and zb-v have two or more stages a rank, the others one");
+  if (p.schedule == "zb-v" && v != 2)
+    return usage("--virtual-stages " + std::to_string(v) + " does not go with --schedule zb-v, which has two stages a rank");
   p.grid.pp *= v;
   return p;
 }

@@ -1,9 +1,10 @@
 // shardwright reshard: checkpoints between the single-GPU file and any tensor x pipeline grid.
+#include "checkpoint/reshard.h"
+
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
 
-#include "checkpoint/reshard.h"
 #include "cli.h"
 
 namespace shardwright::cli {
@@ -31,10 +32,14 @@ int run(Options& o) {
   auto r = checkpoint::reshard(o.request);
   if (!r) return report(r.error(), sm, o);
   if (o.json) {
-    fmt::print("{}\n", nlohmann::ordered_json{{"out", r->out}, {"files", r->files}, {"tensors", r->tensors}, {"bytes", r->bytes}, {"largest_tensor_bytes", r->largest}}.dump(2));
+    fmt::print("{}\n",
+               nlohmann::ordered_json{
+                   {"out", r->out}, {"files", r->files}, {"tensors", r->tensors}, {"bytes", r->bytes}, {"largest_tensor_bytes", r->largest}}
+                   .dump(2));
     return kDone;
   }
-  if (!o.quiet) fmt::print("{}: {} tensors in {} files, {:.1f} MiB\n", r->out, r->tensors, r->files, static_cast<double>(r->bytes) / (1 << 20));
+  if (!o.quiet)
+    fmt::print("{}: {} tensors in {} files, {:.1f} MiB\n", r->out, r->tensors, r->files, static_cast<double>(r->bytes) / (1 << 20));
   return kDone;
 }
 
@@ -43,7 +48,9 @@ int run(Options& o) {
 Run add_reshard(CLI::App& app) {
   auto o = std::make_shared<Options>();
   CLI::App* c = app.add_subcommand("reshard", "a checkpoint at another tensor x pipeline grid, or from and to the single-GPU file");
-  c->add_option("IN", o->request.in, "a folder that training wrote with --save (or one checkpoint in it), or the single-GPU model's state dict (.safetensors)")->required();
+  c->add_option("IN", o->request.in,
+                "a folder that training wrote with --save (or one checkpoint in it), or the single-GPU model's state dict (.safetensors)")
+      ->required();
   c->add_option("OUT", o->request.out, "folder of the new checkpoint; with --to 1,1 a .safetensors file")->required();
   c->add_option("--params", o->request.params, "params.yaml of the package that reads OUT (or, for 1,1, that wrote IN)")->required();
   c->add_option("--from", o->from, "tp,pp of IN (default: as found)");

@@ -37,7 +37,10 @@ int run_cxx(Options& o, support::SourceManager& sm) {
   if (o.tolerance > 0) r.tolerance = o.tolerance;
   r.python = o.python;
   if (o.dtype != "f64" || o.device != "cpu" || o.with_dropout || o.all_grids || o.dp > 1)
-    return report(support::failure("verify of a model in C++ runs in f64 on CPUs at one tensor-parallel size, without dropout and data parallelism", {}, "usage"), sm, o);
+    return report(
+        support::failure("verify of a model in C++ runs in f64 on CPUs at one tensor-parallel size, without dropout and data parallelism",
+                         {}, "usage"),
+        sm, o);
   auto done = driver::verify_cxx(r, progress(o));
   end_progress();
   if (!done) return report(done.error(), sm, o);
@@ -48,7 +51,9 @@ int run_cxx(Options& o, support::SourceManager& sm) {
     j["first_difference"] = done->first_difference.empty() ? nlohmann::json(nullptr) : nlohmann::json(done->first_difference);
     fmt::print("{}\n", j.dump(2));
   } else if (!o.quiet) {
-    for (std::size_t i = 0; i < done->compared.size(); ++i) fmt::print("{:<10} {:>5} compared, largest relative difference {:.2e}\n", done->compared[i].first, done->compared[i].second, done->worst[i].second);
+    for (std::size_t i = 0; i < done->compared.size(); ++i)
+      fmt::print("{:<10} {:>5} compared, largest relative difference {:.2e}\n", done->compared[i].first, done->compared[i].second,
+                 done->worst[i].second);
     if (done->same) fmt::print("same: tp {} in {:.0f} s\n", r.tp, done->seconds);
     else fmt::print("DIFFERENT: first at {}\n", done->first_difference);
   }
@@ -58,12 +63,17 @@ int run_cxx(Options& o, support::SourceManager& sm) {
 int run(Options& o) {
   support::SourceManager sm;
   namespace fs = std::filesystem;
-  if (!fs::is_directory(o.dir)) return report(support::failure(o.dir + ": there is no such directory; expected one that `shardwright convert -o` wrote", {}, "input"), sm, o);
-  if (!fs::exists(fs::path(o.dir) / "plan.yaml") && !fs::exists(fs::path(o.dir) / ".shardwright" / "plan.yaml")) return report(support::failure(o.dir + ": no plan.yaml in it; expected a directory that `shardwright convert -o` wrote", {}, "input"), sm, o);
+  if (!fs::is_directory(o.dir))
+    return report(support::failure(o.dir + ": there is no such directory; expected one that `shardwright convert -o` wrote", {}, "input"),
+                  sm, o);
+  if (!fs::exists(fs::path(o.dir) / "plan.yaml") && !fs::exists(fs::path(o.dir) / ".shardwright" / "plan.yaml"))
+    return report(support::failure(o.dir + ": no plan.yaml in it; expected a directory that `shardwright convert -o` wrote", {}, "input"),
+                  sm, o);
   if (driver::is_cxx_directory(o.dir)) return run_cxx(o, sm);
   auto python = driver::find_python(o.python);
   if (!python) return report(python.error(), sm, o);
-  std::vector<std::string> args{*python, "-m", "shardwright.verify", o.dir, "--steps", std::to_string(o.steps), "--dtype", o.dtype, "--device", o.device};
+  std::vector<std::string> args{*python,   "-m",    "shardwright.verify", o.dir,   "--steps", std::to_string(o.steps),
+                                "--dtype", o.dtype, "--device",           o.device};
   auto add = [&](const char* name, std::string value) { args.push_back(name), args.push_back(std::move(value)); };
   if (o.tp) add("--tp", std::to_string(o.tp));
   if (o.dp) add("--dp", std::to_string(o.dp));

@@ -22,7 +22,9 @@
 
 #include "program/program.h"
 
-namespace clang { class Sema; }
+namespace clang {
+class Sema;
+}
 
 namespace shardwright::cxx {
 
@@ -82,7 +84,11 @@ class Lowering {
   std::vector<Stmt*> run();
   Files& files() { return files_; }
   /// A class that a user may name; `spelled` is how C++ does.
-  struct Class { std::string name; bool module = false; std::string spelled; };
+  struct Class {
+    std::string name;
+    bool module = false;
+    std::string spelled;
+  };
   const std::vector<Class>& classes() const { return classes_; }
 
  private:
@@ -115,7 +121,7 @@ class Lowering {
   Stmt* stmt(StmtKind k, Range r, std::vector<Stmt*>& out);
 
   // ---- expressions (lower_expr.cpp, lower_call.cpp) ---------------------------------------------------------------------------
-  Expr* expr(const clang::Expr* e);                ///< never nullptr
+  Expr* expr(const clang::Expr* e);  ///< never nullptr
   Expr* inner(const clang::Expr* e, Range r);
   Expr* cast(const clang::CastExpr* e, Range r);
   Expr* reference(const clang::DeclRefExpr* e, Range r);
@@ -123,7 +129,8 @@ class Lowering {
   Expr* init_list(const clang::InitListExpr* e, Range r);
   Expr* construct(const clang::CXXConstructExpr* e, Range r);
   /// A class called with arguments that were forwarded to its constructor.
-  Expr* make_object(const clang::CXXRecordDecl* r, llvm::ArrayRef<const clang::Expr*> args, Range whole, Range callee, const clang::CXXConstructorDecl* used);
+  Expr* make_object(const clang::CXXRecordDecl* r, llvm::ArrayRef<const clang::Expr*> args, Range whole, Range callee,
+                    const clang::CXXConstructorDecl* used);
   Expr* make_vector(const clang::CXXRecordDecl* made, llvm::ArrayRef<const clang::Expr*> args, Range r);
   Expr* operator_call(const clang::CXXOperatorCallExpr* e, Range r);
   Expr* member_call(const clang::CXXMemberCallExpr* e, Range r);
@@ -148,23 +155,25 @@ class Lowering {
   Expr* none(Range r) { return make(ExprKind::None, r); }
   Expr* opaque(const std::string& why, Range r);
   Expr* subscript(Expr* of, Expr* key, Range r);
-  Expr* method(Expr* of, const std::string& n, std::vector<Expr*> args, Range r) { return call(attribute(of, n, of->range), std::move(args), r); }
+  Expr* method(Expr* of, const std::string& n, std::vector<Expr*> args, Range r) {
+    return call(attribute(of, n, of->range), std::move(args), r);
+  }
   Range range(clang::SourceRange r) { return files_.range(r, ast_.getLangOpts()); }
   Range range(const clang::Stmt* s) { return range(s->getSourceRange()); }
 
   clang::ASTContext& ast_;
-  clang::Sema& sema_;                              ///< instantiates what templates have not yet
+  clang::Sema& sema_;  ///< instantiates what templates have not yet
   program::Arena& arena_;
   Files files_;
   std::vector<Stmt*> top_;
-  std::vector<Stmt*>* block_ = nullptr;            ///< where statements needed by an expression go (hoisted lambdas)
+  std::vector<Stmt*>* block_ = nullptr;  ///< where statements needed by an expression go (hoisted lambdas)
   std::unordered_map<const clang::Decl*, std::string> names_;
   std::unordered_map<const clang::Decl*, std::string> locals_;
-  std::set<std::string> taken_;                    ///< names of the current function
+  std::set<std::string> taken_;  ///< names of the current function
   std::set<std::string> globals_;
   std::set<const clang::Decl*> done_;
   std::vector<Class> classes_;
-  std::vector<const clang::CXXRecordDecl*> pending_;   ///< template instances met in types and not yet read
+  std::vector<const clang::CXXRecordDecl*> pending_;  ///< template instances met in types and not yet read
 };
 
 }  // namespace shardwright::cxx

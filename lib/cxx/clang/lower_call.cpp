@@ -18,7 +18,8 @@ const clang::Expr* bare(const clang::Expr* e) {
     else if (auto* y = dyn_cast<clang::MaterializeTemporaryExpr>(in)) in = y->getSubExpr();
     else if (auto* z = dyn_cast<clang::CXXBindTemporaryExpr>(in)) in = z->getSubExpr();
     else if (auto* f = dyn_cast<clang::CXXFunctionalCastExpr>(in)) in = f->getSubExpr();
-    else if (auto* c = dyn_cast<clang::CXXConstructExpr>(in); c && c->getNumArgs() == 1 && c->getConstructor()->isCopyOrMoveConstructor()) in = c->getArg(0);
+    else if (auto* c = dyn_cast<clang::CXXConstructExpr>(in); c && c->getNumArgs() == 1 && c->getConstructor()->isCopyOrMoveConstructor())
+      in = c->getArg(0);
     if (in == e) return e;
     e = in;
   }
@@ -87,11 +88,13 @@ void Lowering::arguments(Expr* c, llvm::ArrayRef<const clang::Expr*> args) {
   }
 }
 
-Expr* Lowering::make_object(const CXXRecordDecl* r, llvm::ArrayRef<const clang::Expr*> args, Range whole, Range callee, const clang::CXXConstructorDecl* used) {
+Expr* Lowering::make_object(const CXXRecordDecl* r, llvm::ArrayRef<const clang::Expr*> args, Range whole, Range callee,
+                            const clang::CXXConstructorDecl* used) {
   if (is_library(r)) {
     const std::string n = layer_name(r);
     Expr* f = nullptr;
-    if (n == "Functional" || n == "ModuleDict" || n == "ModuleList" || n == "ParameterList" || n == "ParameterDict" || n == "Sequential") f = ours(n, callee);
+    if (n == "Functional" || n == "ModuleDict" || n == "ModuleList" || n == "ParameterList" || n == "ParameterDict" || n == "Sequential")
+      f = ours(n, callee);
     else f = torch("nn." + n, callee);
     Expr* c = call(f, {}, whole);
     arguments(c, args);
@@ -107,7 +110,8 @@ Expr* Lowering::make_object(const CXXRecordDecl* r, llvm::ArrayRef<const clang::
   } else {
     c = call(ours("construct"), {cls, string(ctor, {})}, whole);
   }
-  if (used && used->isInheritingConstructor() && used->getInheritedConstructor().getConstructor()) used = used->getInheritedConstructor().getConstructor();
+  if (used && used->isInheritingConstructor() && used->getInheritedConstructor().getConstructor())
+    used = used->getInheritedConstructor().getConstructor();
   for (const clang::Expr* a : args) {
     if (defaulted(a)) continue;
     Argument x;
@@ -161,7 +165,8 @@ Expr* Lowering::operator_call(const clang::CXXOperatorCallExpr* e, Range r) {
     return c;
   }
   const std::string spelled = clang::getOperatorSpelling(op);
-  static const std::set<std::string> binary = {"+", "-", "*", "/", "%", "&", "|", "^", "<<", ">>"}, compare = {"<", "<=", ">", ">=", "==", "!="};
+  static const std::set<std::string> binary = {"+", "-", "*", "/", "%", "&", "|", "^", "<<", ">>"},
+                                     compare = {"<", "<=", ">", ">=", "==", "!="};
   if (args.size() == 1) {
     if (spelled == "++" || spelled == "--") return opaque("an iterator that is moved", r);
     Expr* u = make(ExprKind::Unary, r);
@@ -170,7 +175,7 @@ Expr* Lowering::operator_call(const clang::CXXOperatorCallExpr* e, Range r) {
     return u;
   }
   if (args.size() == 2 && binary.count(spelled)) {
-    if ((spelled == "<<" || spelled == ">>") && !is_tensor(args[0]->getType())) return none(r);   // streams
+    if ((spelled == "<<" || spelled == ">>") && !is_tensor(args[0]->getType())) return none(r);  // streams
     Expr* b = make(ExprKind::Binary, r);
     b->text = spelled;
     b->kids = {expr(args[0]), expr(args[1])};
@@ -226,7 +231,7 @@ Expr* Lowering::member_call(const clang::CXXMemberCallExpr* e, Range r) {
   if (user) {
     Expr* f = nullptr;
     Expr* c = nullptr;
-    if (callee && callee->hasQualifier()) {   // Base::forward(x)
+    if (callee && callee->hasQualifier()) {  // Base::forward(x)
       f = attribute(name(class_name(m->getParent())), function_name(m), callee_range);
       c = call(f, {self()}, r);
     } else {
@@ -246,8 +251,19 @@ Expr* Lowering::tensor_method(const clang::CXXMemberCallExpr* e, const std::stri
   Expr* of = expr(object);
   const Range cr = callee ? range(callee) : Range{};
   // Attributes there, methods here.
-  static const std::map<std::string, std::string> attributes = {{"sizes", "shape"}, {"sym_sizes", "shape"}, {"dtype", "dtype"}, {"scalar_type", "dtype"}, {"device", "device"}, {"requires_grad", "requires_grad"},
-                                                                {"is_cuda", "is_cuda"}, {"data", "data"}, {"grad", "grad"}, {"mT", "mT"}, {"mH", "mH"}, {"is_sparse", "is_sparse"}, {"itemsize", "itemsize"}};
+  static const std::map<std::string, std::string> attributes = {{"sizes", "shape"},
+                                                                {"sym_sizes", "shape"},
+                                                                {"dtype", "dtype"},
+                                                                {"scalar_type", "dtype"},
+                                                                {"device", "device"},
+                                                                {"requires_grad", "requires_grad"},
+                                                                {"is_cuda", "is_cuda"},
+                                                                {"data", "data"},
+                                                                {"grad", "grad"},
+                                                                {"mT", "mT"},
+                                                                {"mH", "mH"},
+                                                                {"is_sparse", "is_sparse"},
+                                                                {"itemsize", "itemsize"}};
   if (auto it = attributes.find(id); it != attributes.end() && args.empty()) return attribute(of, it->second, r);
   if (id == "defined") {
     Expr* c = make(ExprKind::Compare, r);
@@ -260,7 +276,7 @@ Expr* Lowering::tensor_method(const clang::CXXMemberCallExpr* e, const std::stri
   if (id == "variable_data" || id == "tensor_data") return attribute(of, "data", r);
   if (id == "toType") return call(attribute(of, "to", cr), {expr(args[0])}, r);
   if (id == "sym_size") return call(attribute(of, "size", cr), {expr(args[0])}, r);
-  if (id == "slice" && !args.empty()) {   // x.slice(dim, begin, end, step) is x[:, begin:end:step]
+  if (id == "slice" && !args.empty()) {  // x.slice(dim, begin, end, step) is x[:, begin:end:step]
     if (auto d = args[0]->getIntegerConstantExpr(ast_); d && !defaulted(args[0])) {
       auto whole = [&] {
         Expr* s = make(ExprKind::Slice, {});
@@ -310,7 +326,7 @@ Expr* Lowering::library_method(const clang::CXXMemberCallExpr* e, const CXXRecor
   };
   // Holders and pointers are what they hold.
   if (id == "ptr" || id == "get" || id == "value" || id == "shared_from_this" || id == "as" || id == "clone_ptr") {
-    if (id == "ptr" && !given.empty()) return subscript(of, arg(0), r);   // ModuleList::ptr<T>(i)
+    if (id == "ptr" && !given.empty()) return subscript(of, arg(0), r);  // ModuleList::ptr<T>(i)
     if (id == "value" && llvm::StringRef(q).contains("OrderedDict")) return subscript(of, integer(1, {}), r);
     if (given.empty()) return of;
   }
@@ -321,7 +337,9 @@ Expr* Lowering::library_method(const clang::CXXMemberCallExpr* e, const CXXRecor
   if (is_module(rec) || held_by(rec)) {
     if (id == "is_training") return attribute(of, "training", r);
     if (id == "push_back") return ours_with("push_back");
-    if (id == "extend" || id == "insert" || id == "update" || id == "contains" || id == "items" || id == "keys" || id == "values" || id == "size" || id == "is_empty") return ours_with("module_" + id);
+    if (id == "extend" || id == "insert" || id == "update" || id == "contains" || id == "items" || id == "keys" || id == "values" ||
+        id == "size" || id == "is_empty")
+      return ours_with("module_" + id);
     if (id == "at" || id == "operator[]") return subscript(of, arg(0), r);
     if (id == "begin" || id == "end") return ours_with(id);
     if (id == "clone") return call(ours("deepcopy"), {of}, r);
@@ -330,10 +348,12 @@ Expr* Lowering::library_method(const clang::CXXMemberCallExpr* e, const CXXRecor
       arguments(c, args);
       return c;
     }
-    if (id == "apply" || id == "to" || id == "train" || id == "eval" || id == "parameters" || id == "buffers" || id == "children" || id == "modules" || id == "named_parameters" || id == "named_buffers" ||
-        id == "named_children" || id == "named_modules" || id == "pretty_print" || id == "name" || id == "zero_grad" || id == "requires_grad_" || id == "reset_parameters") {
+    if (id == "apply" || id == "to" || id == "train" || id == "eval" || id == "parameters" || id == "buffers" || id == "children" ||
+        id == "modules" || id == "named_parameters" || id == "named_buffers" || id == "named_children" || id == "named_modules" ||
+        id == "pretty_print" || id == "name" || id == "zero_grad" || id == "requires_grad_" || id == "reset_parameters") {
       if (id == "name") return call(ours("class_name"), {of}, r);
-      if (id == "parameters" || id == "buffers" || id == "children" || id == "modules" || llvm::StringRef(id).starts_with("named_")) return ours_with("listed_" + id);
+      if (id == "parameters" || id == "buffers" || id == "children" || id == "modules" || llvm::StringRef(id).starts_with("named_"))
+        return ours_with("listed_" + id);
       Expr* c = call(attribute(of, id, cr), {}, r);
       arguments(c, args);
       return c;
@@ -352,7 +372,9 @@ Expr* Lowering::library_method(const clang::CXXMemberCallExpr* e, const CXXRecor
       Expr* c = call(attribute(of, "append", cr), {}, r);
       const clang::QualType item = [&] {
         auto* s = dyn_cast<clang::ClassTemplateSpecializationDecl>(rec);
-        return s && s->getTemplateArgs().size() > 0 && s->getTemplateArgs()[0].getKind() == clang::TemplateArgument::Type ? s->getTemplateArgs()[0].getAsType() : clang::QualType();
+        return s && s->getTemplateArgs().size() > 0 && s->getTemplateArgs()[0].getKind() == clang::TemplateArgument::Type
+            ? s->getTemplateArgs()[0].getAsType()
+            : clang::QualType();
       }();
       const CXXRecordDecl* ir = record_of(item);
       const bool built = id == "emplace_back" && ir && !is_tensor(item) && !(given.size() == 1 && record_of(given[0]->getType()) == ir);
@@ -373,8 +395,9 @@ Expr* Lowering::library_method(const clang::CXXMemberCallExpr* e, const CXXRecor
     if (id == "clear") return call(attribute(of, "clear", cr), {}, r);
     if (id == "reserve" || id == "shrink_to_fit") return none(r);
     if (id == "vec" || id == "toVector") return call(name("list"), {of}, r);
-    if (id == "slice" || id == "resize" || id == "assign" || id == "insert" || id == "erase" || id == "begin" || id == "end" || id == "rbegin" || id == "rend" || id == "cbegin" || id == "cend" ||
-        id == "drop_front" || id == "drop_back") return ours_with(id);
+    if (id == "slice" || id == "resize" || id == "assign" || id == "insert" || id == "erase" || id == "begin" || id == "end" ||
+        id == "rbegin" || id == "rend" || id == "cbegin" || id == "cend" || id == "drop_front" || id == "drop_back")
+      return ours_with(id);
     if (id == "equals") return compare("==", of, arg(0));
   }
   if (is_map(rec)) {
@@ -382,7 +405,9 @@ Expr* Lowering::library_method(const clang::CXXMemberCallExpr* e, const CXXRecor
     if (id == "empty" || id == "is_empty") return compare("==", call(name("len"), {of}, {}), integer(0, {}));
     if (id == "at" || id == "operator[]") return subscript(of, arg(0), r);
     if (id == "count" || id == "contains") return compare("in", arg(0), of);
-    if (id == "emplace" || id == "insert" || id == "insert_or_assign" || id == "try_emplace" || id == "keys" || id == "values" || id == "items" || id == "pairs" || id == "find" || id == "end" || id == "begin") return ours_with("map_" + id);
+    if (id == "emplace" || id == "insert" || id == "insert_or_assign" || id == "try_emplace" || id == "keys" || id == "values" ||
+        id == "items" || id == "pairs" || id == "find" || id == "end" || id == "begin")
+      return ours_with("map_" + id);
   }
   if (is_std(rec, "basic_string") || is_std(rec, "string")) {
     if (id == "size" || id == "length") return call(name("len"), {of}, r);
@@ -412,7 +437,7 @@ Expr* Lowering::free_call(const clang::CallExpr* e, const clang::FunctionDecl* f
   const Range cr = range(e->getCallee());
   if (!is_library(f)) {
     Expr* callee = nullptr;
-    if (auto* m = dyn_cast<clang::CXXMethodDecl>(f)) callee = attribute(name(class_name(m->getParent())), function_name(m), cr);   // static
+    if (auto* m = dyn_cast<clang::CXXMethodDecl>(f)) callee = attribute(name(class_name(m->getParent())), function_name(m), cr);  // static
     else callee = name(function_name(f), cr);
     Expr* c = call(callee, {}, r);
     arguments(c, args);
@@ -429,10 +454,12 @@ Expr* Lowering::free_call(const clang::CallExpr* e, const clang::FunctionDecl* f
   if (qs.starts_with("torch::nn::functional::")) return with(attribute(ours("functional"), id, cr));
   if (qs.starts_with("torch::nn::init::")) return with(torch("nn.init." + id, cr));
   if (qs.starts_with("at::indexing::")) return opaque(q, r);
-  if (qs.starts_with("torch::linalg::") || qs.starts_with("torch::linalg::detail::")) return with(torch("linalg." + (qs.starts_with("torch::linalg::detail::") ? id : id), cr));
+  if (qs.starts_with("torch::linalg::") || qs.starts_with("torch::linalg::detail::"))
+    return with(torch("linalg." + (qs.starts_with("torch::linalg::detail::") ? id : id), cr));
   if (qs.starts_with("torch::fft::")) return with(torch("fft." + id, cr));
   if (qs.starts_with("torch::special::")) return with(torch("special." + id, cr));
-  if ((qs.starts_with("torch::") || qs.starts_with("c10::") || qs.starts_with("at::")) && (id == "dtype" || id == "device" || id == "requires_grad" || id == "layout") && args.size() == 1 && is_tensor_options(e->getType()))
+  if ((qs.starts_with("torch::") || qs.starts_with("c10::") || qs.starts_with("at::")) &&
+      (id == "dtype" || id == "device" || id == "requires_grad" || id == "layout") && args.size() == 1 && is_tensor_options(e->getType()))
     return call(attribute(call(ours("TensorOptions"), {}, {}), id, cr), {expr(args[0])}, r);
   if (in_namespace(f, "at") || in_namespace(f, "torch") || in_namespace(f, "c10")) {
     if (id == "str" || id == "size") return with(ours("std_" + id, cr));
@@ -446,16 +473,21 @@ Expr* Lowering::std_call(const clang::CallExpr* e, const clang::FunctionDecl* f,
   const std::string id = f->getNameAsString();
   const Range cr = range(e->getCallee());
   auto result_record = [&] { return record_of(e->getType()); };
-  if ((id == "move" || id == "forward" || id == "ref" || id == "cref" || id == "as_const" || id == "make_optional" || id == "static_pointer_cast" || id == "dynamic_pointer_cast") && args.size() == 1) return expr(args[0]);
+  if ((id == "move" || id == "forward" || id == "ref" || id == "cref" || id == "as_const" || id == "make_optional" ||
+       id == "static_pointer_cast" || id == "dynamic_pointer_cast") &&
+      args.size() == 1)
+    return expr(args[0]);
   if (id == "make_shared" || id == "make_unique") {
     const CXXRecordDecl* in = nullptr;
-    if (const auto* t = f->getTemplateSpecializationArgs(); t && t->size() > 0 && t->get(0).getKind() == clang::TemplateArgument::Type) in = record_of(t->get(0).getAsType());
+    if (const auto* t = f->getTemplateSpecializationArgs(); t && t->size() > 0 && t->get(0).getKind() == clang::TemplateArgument::Type)
+      in = record_of(t->get(0).getAsType());
     if (in && (is_module(in) || !is_library(in))) return make_object(in, args, r, cr, nullptr);
   }
   if (id == "get" && args.size() == 1) {
     const auto* t = f->getTemplateSpecializationArgs();
-    if (t && t->size() > 0 && t->get(0).getKind() == clang::TemplateArgument::Integral) return subscript(expr(args[0]), integer(t->get(0).getAsIntegral().getExtValue(), {}), r);
-    return expr(args[0]);   // of a variant
+    if (t && t->size() > 0 && t->get(0).getKind() == clang::TemplateArgument::Integral)
+      return subscript(expr(args[0]), integer(t->get(0).getAsIntegral().getExtValue(), {}), r);
+    return expr(args[0]);  // of a variant
   }
   if (id == "make_tuple" || id == "make_pair" || id == "tie" || id == "forward_as_tuple") {
     Expr* t = make(ExprKind::Tuple, r);
@@ -464,7 +496,11 @@ Expr* Lowering::std_call(const clang::CallExpr* e, const clang::FunctionDecl* f,
   }
   if (id == "infinity" || id == "max" || id == "min" || id == "lowest" || id == "epsilon" || id == "quiet_NaN") {
     if (auto* m = dyn_cast<clang::CXXMethodDecl>(f); m && m->isStatic() && m->getParent()->getName() == "numeric_limits") {
-      Expr* c = call(ours("limit"), {string(id, {}), e->getType()->isFloatingType() ? string(ast_.getTypeSize(e->getType()) == 32 ? "float" : "double", {}) : string(e->getType().getAsString(), {})}, r);
+      Expr* c = call(ours("limit"),
+                     {string(id, {}),
+                      e->getType()->isFloatingType() ? string(ast_.getTypeSize(e->getType()) == 32 ? "float" : "double", {})
+                                                     : string(e->getType().getAsString(), {})},
+                     r);
       return c;
     }
   }

@@ -15,7 +15,8 @@ using clang::isa;
 namespace {
 
 /// Names that the program itself uses: a variable of that name gets another one.
-const std::set<std::string> kReserved = {"self", "len", "range", "int", "float", "bool", "list", "complex", "staticmethod", "RuntimeError", "_cxx", "_torch"};
+const std::set<std::string> kReserved = {"self", "len",     "range",        "int",          "float", "bool",
+                                         "list", "complex", "staticmethod", "RuntimeError", "_cxx",  "_torch"};
 
 bool copies(const clang::CXXConstructorDecl* c) { return c->isCopyOrMoveConstructor(); }
 
@@ -38,7 +39,8 @@ std::string short_argument(const clang::TemplateArgument& a, const clang::Printi
 
 }  // namespace
 
-Lowering::Lowering(clang::ASTContext& ast, clang::Sema& sema, program::Arena& arena) : ast_(ast), sema_(sema), arena_(arena), files_(ast.getSourceManager()) {}
+Lowering::Lowering(clang::ASTContext& ast, clang::Sema& sema, program::Arena& arena)
+    : ast_(ast), sema_(sema), arena_(arena), files_(ast.getSourceManager()) {}
 
 std::vector<Stmt*> Lowering::run() {
   for (const auto& [module, as] : {std::pair{"shardwright_cxx", "_cxx"}, {"torch", "_torch"}}) {
@@ -121,7 +123,8 @@ std::string Lowering::class_name(const CXXRecordDecl* r) {
   if (n.empty()) n = "_struct";
   if (auto* s = dyn_cast<clang::ClassTemplateSpecializationDecl>(r)) {
     n += "<";
-    for (unsigned i = 0; i < s->getTemplateArgs().size(); ++i) n += (i ? ", " : "") + short_argument(s->getTemplateArgs()[i], ast_.getPrintingPolicy());
+    for (unsigned i = 0; i < s->getTemplateArgs().size(); ++i)
+      n += (i ? ", " : "") + short_argument(s->getTemplateArgs()[i], ast_.getPrintingPolicy());
     n += ">";
     std::replace(n.begin(), n.end(), '.', '_');
   }
@@ -214,7 +217,8 @@ void Lowering::class_decl(const CXXRecordDecl* given) {
     c->bases.push_back(std::move(a));
   }
   for (const clang::Decl* d : r->decls()) {
-    if (auto* v = dyn_cast<clang::VarDecl>(d); v && v->isStaticDataMember() && v->getAnyInitializer() && !v->getAnyInitializer()->isValueDependent()) {
+    if (auto* v = dyn_cast<clang::VarDecl>(d);
+        v && v->isStaticDataMember() && v->getAnyInitializer() && !v->getAnyInitializer()->isValueDependent()) {
       block_ = &c->body;
       Stmt* s = stmt(StmtKind::Assign, range(v->getSourceRange()), c->body);
       s->targets = {name(v->getNameAsString())};
@@ -225,7 +229,9 @@ void Lowering::class_decl(const CXXRecordDecl* given) {
   }
   constructors(r, c->body);
   auto add = [&](const clang::CXXMethodDecl* m) {
-    if (isa<clang::CXXConstructorDecl, clang::CXXDestructorDecl, clang::CXXConversionDecl>(m) || m->isImplicit() || m->isDefaulted() || m->isPureVirtual() || m->isDependentContext()) return;
+    if (isa<clang::CXXConstructorDecl, clang::CXXDestructorDecl, clang::CXXConversionDecl>(m) || m->isImplicit() || m->isDefaulted() ||
+        m->isPureVirtual() || m->isDependentContext())
+      return;
     const clang::FunctionDecl* definition = m;
     if (!m->hasBody(definition) && m->getTemplateInstantiationPattern()) {
       sema_.InstantiateFunctionDefinition(m->getLocation(), const_cast<clang::CXXMethodDecl*>(m), true, true);
@@ -277,10 +283,11 @@ program::Function* Lowering::aggregate(const CXXRecordDecl* r) {
   self.name = "self";
   f->parameters.push_back(self);
   bool inherits = false;
-  for (const auto& b : r->bases()) inherits = inherits || (record_of(b.getType()) && (!is_library(record_of(b.getType())) || is_module(record_of(b.getType()))));
+  for (const auto& b : r->bases())
+    inherits = inherits || (record_of(b.getType()) && (!is_library(record_of(b.getType())) || is_module(record_of(b.getType()))));
   std::vector<Stmt*>* outer = block_;
   block_ = &f->body.fill();
-  if (inherits) {   // constructors are inherited, or there is only the default one
+  if (inherits) {  // constructors are inherited, or there is only the default one
     program::Parameter rest;
     rest.name = "arguments";
     rest.kind = program::Parameter::VarArgs;
@@ -308,7 +315,8 @@ program::Function* Lowering::aggregate(const CXXRecordDecl* r) {
     else if (d->getType()->isArithmeticType()) value = integer(0, {});
     else if (is_sequence(record_of(d->getType()))) value = make(ExprKind::List, {});
     else if (is_map(record_of(d->getType()))) value = make(ExprKind::Dict, {});
-    else if (const CXXRecordDecl* in = record_of(d->getType()); in && !is_library(in) && !d->getType()->isPointerType() && !held_by(in)) value = call(name(class_name(in)), {}, {});
+    else if (const CXXRecordDecl* in = record_of(d->getType()); in && !is_library(in) && !d->getType()->isPointerType() && !held_by(in))
+      value = call(name(class_name(in)), {}, {});
     else value = none({});
     Stmt* s = stmt(StmtKind::Assign, range(d->getSourceRange()), f->body.fill());
     s->targets = {attribute(name("self"), id)};
@@ -348,9 +356,12 @@ void Lowering::initialisers(const clang::CXXConstructorDecl* c, std::vector<Stmt
         const bool plain = q == "torch::nn::Module" || q == "torch::nn::Cloneable";
         llvm::StringRef id = base->getName();
         id.consume_back("Impl");
-        Expr* cls = plain ? ours("Module") : id == "Sequential" || id == "ModuleList" || id == "ModuleDict" ? ours(id.str()) : torch("nn." + id.str());
+        Expr* cls = plain                                                    ? ours("Module")
+            : id == "Sequential" || id == "ModuleList" || id == "ModuleDict" ? ours(id.str())
+                                                                             : torch("nn." + id.str());
         Expr* k = call(attribute(cls, "__init__"), {name("self")}, r);
-        if (auto* ctor = plain ? nullptr : dyn_cast<clang::CXXConstructExpr>(init->IgnoreImplicit())) arguments(k, {ctor->getArgs(), ctor->getNumArgs()});
+        if (auto* ctor = plain ? nullptr : dyn_cast<clang::CXXConstructExpr>(init->IgnoreImplicit()))
+          arguments(k, {ctor->getArgs(), ctor->getNumArgs()});
         stmt(StmtKind::Expression, r, body)->value = k;
         continue;
       }
@@ -397,10 +408,11 @@ program::Function* Lowering::function(const clang::FunctionDecl* d, const std::s
     program::Parameter x;
     x.name = local(p);
     x.range = range(p->getSourceRange());
-    const clang::ParmVarDecl* with = p;   // defaults stand at the declaration
+    const clang::ParmVarDecl* with = p;  // defaults stand at the declaration
     if (!with->hasDefaultArg())
       for (const clang::FunctionDecl* other : d->redecls())
-        if (other->getNumParams() > p->getFunctionScopeIndex() && other->getParamDecl(p->getFunctionScopeIndex())->hasDefaultArg()) with = other->getParamDecl(p->getFunctionScopeIndex());
+        if (other->getNumParams() > p->getFunctionScopeIndex() && other->getParamDecl(p->getFunctionScopeIndex())->hasDefaultArg())
+          with = other->getParamDecl(p->getFunctionScopeIndex());
     if (with->hasDefaultArg()) {
       if (with->hasUninstantiatedDefaultArg()) x.default_value = opaque("a template's default argument", {});
       else x.default_value = expr(with->getDefaultArg());
@@ -412,7 +424,8 @@ program::Function* Lowering::function(const clang::FunctionDecl* d, const std::s
     f->body_range = range(d->getBody());
     block(d->getBody(), f->body.fill());
   } else {
-    stmt(StmtKind::Return, {}, f->body.fill())->value = opaque(n + " is declared, but its definition is in no file that was read", f->range);
+    stmt(StmtKind::Return, {}, f->body.fill())->value =
+        opaque(n + " is declared, but its definition is in no file that was read", f->range);
   }
   if (f->body.fill().empty()) stmt(StmtKind::Pass, {}, f->body.fill());
   block_ = outer;

@@ -79,7 +79,7 @@ Expr* Lowering::expr(const clang::Expr* e) {
   if (!e) return none({});
   Range outer = range(e);
   bool parens = false;
-  for (;;) {   // what only holds another expression
+  for (;;) {  // what only holds another expression
     const clang::Expr* in = nullptr;
     if (auto* x = dyn_cast<clang::ParenExpr>(e)) in = x->getSubExpr(), parens = true;
     else if (auto* x2 = dyn_cast<clang::ExprWithCleanups>(e)) in = x2->getSubExpr();
@@ -119,19 +119,20 @@ Expr* Lowering::inner(const clang::Expr* e, Range r) {
   if (auto* x = dyn_cast<clang::MemberExpr>(e)) return member(x, r);
   if (auto* x = dyn_cast<clang::CXXOperatorCallExpr>(e)) return operator_call(x, r);
   if (auto* x = dyn_cast<clang::CXXMemberCallExpr>(e)) return member_call(x, r);
-  if (auto* x = dyn_cast<clang::UserDefinedLiteral>(e)) {   // "name"s
+  if (auto* x = dyn_cast<clang::UserDefinedLiteral>(e)) {  // "name"s
     return x->getNumArgs() > 0 ? expr(x->getArg(0)) : opaque("literal operator", r);
   }
   if (auto* x = dyn_cast<clang::CallExpr>(e)) {
     if (const auto* f = x->getDirectCallee()) return free_call(x, f, r);
-    Expr* c = call(expr(x->getCallee()), {}, r);   // a function pointer
+    Expr* c = call(expr(x->getCallee()), {}, r);  // a function pointer
     arguments(c, {x->getArgs(), x->getNumArgs()});
     return c;
   }
   if (auto* x = dyn_cast<clang::InitListExpr>(e)) return init_list(x, r);
   if (auto* x = dyn_cast<clang::CXXConstructExpr>(e)) return construct(x, r);
   if (auto* x = dyn_cast<clang::CXXNewExpr>(e)) return x->getInitializer() ? expr(x->getInitializer()) : opaque("new", r);
-  if (auto* x = dyn_cast<clang::CXXScalarValueInitExpr>(e)) return x->getType()->isFloatingType() ? make(ExprKind::Float, r) : integer(0, r);
+  if (auto* x = dyn_cast<clang::CXXScalarValueInitExpr>(e))
+    return x->getType()->isFloatingType() ? make(ExprKind::Float, r) : integer(0, r);
   if (auto* x = dyn_cast<clang::ImplicitValueInitExpr>(e)) {
     if (x->getType()->isArithmeticType()) return x->getType()->isBooleanType() ? make(ExprKind::False, r) : integer(0, r);
     return none(r);
@@ -149,10 +150,18 @@ Expr* Lowering::inner(const clang::Expr* e, Range r) {
   }
   if (auto* x = dyn_cast<clang::UnaryOperator>(e)) {
     switch (x->getOpcode()) {
-      case clang::UO_AddrOf: case clang::UO_Deref: case clang::UO_Extension: return expr(x->getSubExpr());
-      case clang::UO_Plus: case clang::UO_Minus: case clang::UO_Not: case clang::UO_LNot: {
+      case clang::UO_AddrOf:
+      case clang::UO_Deref:
+      case clang::UO_Extension: return expr(x->getSubExpr());
+      case clang::UO_Plus:
+      case clang::UO_Minus:
+      case clang::UO_Not:
+      case clang::UO_LNot: {
         Expr* u = make(ExprKind::Unary, r);
-        u->text = x->getOpcode() == clang::UO_Plus ? "+" : x->getOpcode() == clang::UO_Minus ? "-" : x->getOpcode() == clang::UO_Not ? "~" : "not";
+        u->text = x->getOpcode() == clang::UO_Plus ? "+"
+            : x->getOpcode() == clang::UO_Minus    ? "-"
+            : x->getOpcode() == clang::UO_Not      ? "~"
+                                                   : "not";
         u->kids = {expr(x->getSubExpr())};
         return u;
       }
@@ -221,7 +230,8 @@ Expr* Lowering::cast(const clang::CastExpr* e, Range r) {
   // dynamic casts and conversions between classes are what they convert.
   if (e->getCastKind() == clang::CK_ToVoid) return none(r);
   const clang::QualType to = e->getType(), from = sub->getType();
-  const bool number = e->getCastKind() == clang::CK_FloatingToIntegral || (isa<clang::ExplicitCastExpr>(e) && to->isArithmeticType() && (from->isArithmeticType() || from->isRecordType()));
+  const bool number = e->getCastKind() == clang::CK_FloatingToIntegral ||
+      (isa<clang::ExplicitCastExpr>(e) && to->isArithmeticType() && (from->isArithmeticType() || from->isRecordType()));
   Expr* in = expr(sub);
   if (e->getCastKind() == clang::CK_UserDefinedConversion || !number) {
     if (isa<clang::ExplicitCastExpr>(e) && in->range.valid() && r.valid() && !r.contains(in->range)) return in;
@@ -286,7 +296,7 @@ Expr* Lowering::reference(const clang::DeclRefExpr* e, Range r) {
 Expr* Lowering::member(const clang::MemberExpr* e, Range r) {
   const clang::ValueDecl* d = e->getMemberDecl();
   const std::string id = d->getNameAsString();
-  if (auto* v = dyn_cast<clang::VarDecl>(d)) {   // a static member through an object
+  if (auto* v = dyn_cast<clang::VarDecl>(d)) {  // a static member through an object
     if (auto* c = dyn_cast<CXXRecordDecl>(v->getDeclContext())) return attribute(name(class_name(c)), id, r);
   }
   const auto* owner = dyn_cast<CXXRecordDecl>(d->getDeclContext());
@@ -303,12 +313,12 @@ Expr* Lowering::init_list(const clang::InitListExpr* e, Range r) {
     if (e->getNumInits() == 1) return expr(e->getInit(0));
     if (e->getNumInits() == 0) return e->getType()->isArithmeticType() ? integer(0, r) : none(r);
   }
-  if (rec && !is_library(rec)) {   // an aggregate: its fields by name
+  if (rec && !is_library(rec)) {  // an aggregate: its fields by name
     Expr* c = call(name(class_name(rec)), {}, r);
     unsigned i = 0;
     for (const auto& base : rec->bases()) {
       (void)base;
-      ++i;   // initialised by its own list: the fields below are those of this class
+      ++i;  // initialised by its own list: the fields below are those of this class
     }
     for (const clang::FieldDecl* f : rec->fields()) {
       if (i >= e->getNumInits()) break;
@@ -332,7 +342,7 @@ Expr* Lowering::init_list(const clang::InitListExpr* e, Range r) {
 }
 
 Expr* Lowering::make_vector(const CXXRecordDecl* rec_made, llvm::ArrayRef<const clang::Expr*> args, Range r) {
-  const bool counted = is_std(rec_made, "vector") || is_std(rec_made, "deque") || is_std(rec_made, "list");   // vector(n, value)
+  const bool counted = is_std(rec_made, "vector") || is_std(rec_made, "deque") || is_std(rec_made, "list");  // vector(n, value)
   // Arguments of allocators and defaults are not written.
   std::vector<const clang::Expr*> given;
   for (const clang::Expr* a : args)
@@ -342,7 +352,11 @@ Expr* Lowering::make_vector(const CXXRecordDecl* rec_made, llvm::ArrayRef<const 
   if (given.size() == 1) {
     if (auto* l = dyn_cast<clang::InitListExpr>(first)) {
       Expr* out = init_list(l, r);
-      return out->kind == ExprKind::List ? out : [&] { Expr* one = make(ExprKind::List, r); one->kids = {out}; return one; }();
+      return out->kind == ExprKind::List ? out : [&] {
+        Expr* one = make(ExprKind::List, r);
+        one->kids = {out};
+        return one;
+      }();
     }
     const clang::QualType t = given[0]->getType();
     const CXXRecordDecl* rec = record_of(t);
@@ -350,27 +364,30 @@ Expr* Lowering::make_vector(const CXXRecordDecl* rec_made, llvm::ArrayRef<const 
     if (rec && (is_sequence(rec) || is_map(rec))) return expr(given[0]);
     return expr(given[0]);
   }
-  if (counted && given.size() == 2 && record_of(given[0]->getType()) == nullptr && given[0]->getType()->isIntegerType()) return call(ours("filled"), {expr(given[0]), expr(given[1])}, r);
+  if (counted && given.size() == 2 && record_of(given[0]->getType()) == nullptr && given[0]->getType()->isIntegerType())
+    return call(ours("filled"), {expr(given[0]), expr(given[1])}, r);
   return call(ours("between"), {expr(given[0]), expr(given[1])}, r);
 }
 
 Expr* Lowering::construct(const clang::CXXConstructExpr* e, Range r) {
   const clang::CXXConstructorDecl* ctor = e->getConstructor();
   const CXXRecordDecl* rec = ctor->getParent()->getDefinition() ? ctor->getParent()->getDefinition() : ctor->getParent();
-  if (auto* t = record_of(e->getType())) rec = t;   // inherited constructors make the derived class
+  if (auto* t = record_of(e->getType())) rec = t;  // inherited constructors make the derived class
   llvm::ArrayRef<const clang::Expr*> args(e->getArgs(), e->getNumArgs());
   std::vector<const clang::Expr*> given;
   for (const clang::Expr* a : args)
     if (!isa<clang::CXXDefaultArgExpr>(a)) given.push_back(a);
   Range callee = r;
-  if (auto* tmp = dyn_cast<clang::CXXTemporaryObjectExpr>(e); tmp && tmp->getTypeSourceInfo()) callee = range(tmp->getTypeSourceInfo()->getTypeLoc().getSourceRange());
-  else if (r.valid() && e->getParenOrBraceRange().isValid())   // `Linear fc(a, b)`, a member initialiser: up to the parenthesis
+  if (auto* tmp = dyn_cast<clang::CXXTemporaryObjectExpr>(e); tmp && tmp->getTypeSourceInfo())
+    callee = range(tmp->getTypeSourceInfo()->getTypeLoc().getSourceRange());
+  else if (r.valid() && e->getParenOrBraceRange().isValid())  // `Linear fc(a, b)`, a member initialiser: up to the parenthesis
     if (Range p = range(e->getParenOrBraceRange()); p.valid() && p.file == r.file && p.begin > r.begin) callee.end = p.begin;
 
   if (ctor->isCopyOrMoveConstructor() && given.size() == 1) {
     Expr* in = expr(given[0]);
     // Values are copied: a struct or a vector that is changed afterwards is another one.
-    const bool copies = given[0]->isLValue() && ctor->isCopyConstructor() && !is_tensor(e->getType()) && !held_by(rec) && !is_module(rec) && (is_sequence(rec) || is_map(rec) || !is_library(rec));
+    const bool copies = given[0]->isLValue() && ctor->isCopyConstructor() && !is_tensor(e->getType()) && !held_by(rec) && !is_module(rec) &&
+        (is_sequence(rec) || is_map(rec) || !is_library(rec));
     return copies ? call(ours("copy"), {in}, r) : in;
   }
   if (const CXXRecordDecl* impl = held_by(rec)) {
@@ -379,7 +396,7 @@ Expr* Lowering::construct(const clang::CXXConstructExpr* e, Range r) {
       if (given[0]->getType()->isNullPtrType() || isa<clang::CXXNullPtrLiteralExpr>(given[0]->IgnoreImplicit())) return none(r);
       if (a && (held_by(a) == impl || a == impl || (held_by(a) && derives_from(held_by(a), qualified(impl))))) return expr(given[0]);
     }
-    if (given.empty() && !derives_from(rec, "torch::nn::ModuleHolder")) return none(r);   // an empty shared_ptr
+    if (given.empty() && !derives_from(rec, "torch::nn::ModuleHolder")) return none(r);  // an empty shared_ptr
     return make_object(impl, given, r, callee, nullptr);
   }
   if (is_tensor(e->getType()) || qualified(rec) == "at::OptionalTensorRef") return given.empty() ? none(r) : expr(given[0]);

@@ -35,7 +35,9 @@ bool written(const clang::Stmt* s, const clang::VarDecl* v) {
     return d && d->getDecl() == v;
   };
   if (auto* b = dyn_cast<clang::BinaryOperator>(s); b && b->isAssignmentOp() && names(b->getLHS())) return true;
-  if (auto* u = dyn_cast<clang::UnaryOperator>(s); u && (u->isIncrementDecrementOp() || u->getOpcode() == clang::UO_AddrOf) && names(u->getSubExpr())) return true;
+  if (auto* u = dyn_cast<clang::UnaryOperator>(s);
+      u && (u->isIncrementDecrementOp() || u->getOpcode() == clang::UO_AddrOf) && names(u->getSubExpr()))
+    return true;
   for (const clang::Stmt* c : s->children())
     if (written(c, v)) return true;
   return false;
@@ -81,7 +83,8 @@ void Lowering::statement(const clang::Stmt* s, std::vector<Stmt*>& out) {
   if (s->getBeginLoc().isMacroID()) {
     const llvm::StringRef macro = clang::Lexer::getImmediateMacroName(s->getBeginLoc(), ast_.getSourceManager(), ast_.getLangOpts());
     clang::SourceLocation at = s->getBeginLoc();
-    while (at.isMacroID() && ast_.getSourceManager().getImmediateMacroCallerLoc(at).isMacroID()) at = ast_.getSourceManager().getImmediateMacroCallerLoc(at);
+    while (at.isMacroID() && ast_.getSourceManager().getImmediateMacroCallerLoc(at).isMacroID())
+      at = ast_.getSourceManager().getImmediateMacroCallerLoc(at);
     const llvm::StringRef outer = clang::Lexer::getImmediateMacroName(at, ast_.getSourceManager(), ast_.getLangOpts());
     for (llvm::StringRef n : {macro, outer})
       if (n.starts_with("TORCH_") || n.starts_with("AT_") || n == "assert" || n.starts_with("C10_")) return;
@@ -95,7 +98,7 @@ void Lowering::statement(const clang::Stmt* s, std::vector<Stmt*>& out) {
   if (auto* x = dyn_cast<clang::IfStmt>(s)) {
     if (x->getInit()) statement(x->getInit(), out);
     if (x->getConditionVariableDeclStmt()) declaration(x->getConditionVariableDeclStmt(), out);
-    if (x->isConstexpr() && x->getCond() && !x->getCond()->isValueDependent()) {   // an instance keeps one branch
+    if (x->isConstexpr() && x->getCond() && !x->getCond()->isValueDependent()) {  // an instance keeps one branch
       if (auto v = x->getCond()->getIntegerConstantExpr(ast_)) {
         const clang::Stmt* taken = v->getBoolValue() ? x->getThen() : x->getElse();
         if (taken) statement(taken, out);
@@ -123,7 +126,10 @@ void Lowering::statement(const clang::Stmt* s, std::vector<Stmt*>& out) {
       for (const clang::BindingDecl* b : d->bindings()) t->kids.push_back(name(local(b), range(b->getSourceRange())));
       f->targets = {t};
     } else {
-      f->targets = {name(local(v), {vr.file, vr.end >= v->getNameAsString().size() ? vr.end - static_cast<std::uint32_t>(v->getNameAsString().size()) : vr.begin, vr.end})};
+      f->targets = {name(
+          local(v),
+          {vr.file, vr.end >= v->getNameAsString().size() ? vr.end - static_cast<std::uint32_t>(v->getNameAsString().size()) : vr.begin,
+           vr.end})};
       if (!vr.valid()) f->targets[0]->range = f->targets[0]->outer = {};
     }
     block(x->getBody(), f->body);
@@ -154,8 +160,14 @@ void Lowering::statement(const clang::Stmt* s, std::vector<Stmt*>& out) {
     return;
   }
   if (auto* x = dyn_cast<clang::SwitchStmt>(s)) return switch_statement(x, out);
-  if (isa<clang::BreakStmt>(s)) { stmt(StmtKind::Break, r, out); return; }
-  if (isa<clang::ContinueStmt>(s)) { stmt(StmtKind::Continue, r, out); return; }
+  if (isa<clang::BreakStmt>(s)) {
+    stmt(StmtKind::Break, r, out);
+    return;
+  }
+  if (isa<clang::ContinueStmt>(s)) {
+    stmt(StmtKind::Continue, r, out);
+    return;
+  }
   if (auto* x = dyn_cast<clang::CXXTryStmt>(s)) return statement(x->getTryBlock(), out);
   if (auto* x = dyn_cast<clang::Expr>(s)) return expression_statement(x, out);
   stmt(StmtKind::Opaque, r, out)->text = s->getStmtClassName();
@@ -163,10 +175,15 @@ void Lowering::statement(const clang::Stmt* s, std::vector<Stmt*>& out) {
 
 Expr* Lowering::target(const clang::Expr* e) {
   e = strip(e);
-  if (auto* c = dyn_cast<clang::CallExpr>(e); c && c->getDirectCallee() && c->getDirectCallee()->getNameAsString() == "tie" && c->getDirectCallee()->isInStdNamespace()) return expr(e);
+  if (auto* c = dyn_cast<clang::CallExpr>(e);
+      c && c->getDirectCallee() && c->getDirectCallee()->getNameAsString() == "tie" && c->getDirectCallee()->isInStdNamespace())
+    return expr(e);
   Expr* t = expr(e);
   switch (t->kind) {
-    case ExprKind::Name: case ExprKind::Attribute: case ExprKind::Subscript: case ExprKind::Tuple: return t;
+    case ExprKind::Name:
+    case ExprKind::Attribute:
+    case ExprKind::Subscript:
+    case ExprKind::Tuple: return t;
     default: return nullptr;
   }
 }
@@ -186,8 +203,10 @@ void Lowering::expression_statement(const clang::Expr* whole, std::vector<Stmt*>
     std::vector<const clang::Expr*> targets{lhs};
     for (;;) {
       const clang::Expr* v = strip(rhs);
-      if (auto* b = dyn_cast<clang::BinaryOperator>(v); b && b->getOpcode() == clang::BO_Assign) targets.push_back(b->getLHS()), rhs = b->getRHS();
-      else if (auto* o = dyn_cast<clang::CXXOperatorCallExpr>(v); o && o->getOperator() == clang::OO_Equal) targets.push_back(o->getArg(0)), rhs = o->getArg(1);
+      if (auto* b = dyn_cast<clang::BinaryOperator>(v); b && b->getOpcode() == clang::BO_Assign)
+        targets.push_back(b->getLHS()), rhs = b->getRHS();
+      else if (auto* o = dyn_cast<clang::CXXOperatorCallExpr>(v); o && o->getOperator() == clang::OO_Equal)
+        targets.push_back(o->getArg(0)), rhs = o->getArg(1);
       else break;
     }
     Expr* value = expr(rhs);
@@ -229,14 +248,16 @@ void Lowering::expression_statement(const clang::Expr* whole, std::vector<Stmt*>
       return expression_statement(b->getRHS(), out);
     }
   }
-  if (auto* u = dyn_cast<clang::UnaryOperator>(e); u && u->isIncrementDecrementOp()) return augmented(u->getSubExpr(), nullptr, u->isIncrementOp() ? "+" : "-", true);
+  if (auto* u = dyn_cast<clang::UnaryOperator>(e); u && u->isIncrementDecrementOp())
+    return augmented(u->getSubExpr(), nullptr, u->isIncrementOp() ? "+" : "-", true);
   if (auto* o = dyn_cast<clang::CXXOperatorCallExpr>(e)) {
     const bool user = o->getDirectCallee() && !is_library(o->getDirectCallee()) && !o->getDirectCallee()->isDefaulted();
     const std::string sp = clang::getOperatorSpelling(o->getOperator());
     if (!user && o->getOperator() == clang::OO_Equal) return assign(o->getArg(0), o->getArg(1));
     if (!user && o->isAssignmentOp() && sp.size() >= 2) return augmented(o->getArg(0), o->getArg(1), sp.substr(0, sp.size() - 1), false);
   }
-  if (auto* m = dyn_cast<clang::CXXMemberCallExpr>(e); m && m->getMethodDecl() && m->getMethodDecl()->getNameAsString() == "index_put_" && is_tensor(m->getImplicitObjectArgument()->getType()) && m->getNumArgs() >= 2) {
+  if (auto* m = dyn_cast<clang::CXXMemberCallExpr>(e); m && m->getMethodDecl() && m->getMethodDecl()->getNameAsString() == "index_put_" &&
+      is_tensor(m->getImplicitObjectArgument()->getType()) && m->getNumArgs() >= 2) {
     Expr* value = expr(m->getArg(1));
     Stmt* s = stmt(StmtKind::Assign, r, out);
     Expr* of = expr(m->getImplicitObjectArgument());
@@ -262,7 +283,8 @@ void Lowering::variable(const clang::VarDecl* v, Range r, std::vector<Stmt*>& ou
   if (auto* rec = record_of(v->getType())) {
     // Guards have no value.
     const std::string q = qualified(rec);
-    for (const char* g : {"c10::AutoGradMode", "at::NoGradGuard", "c10::NoGradGuard", "torch::NoGradGuard", "c10::InferenceMode", "at::AutoGradMode", "c10::DeviceGuard", "c10::OptionalDeviceGuard"})
+    for (const char* g : {"c10::AutoGradMode", "at::NoGradGuard", "c10::NoGradGuard", "torch::NoGradGuard", "c10::InferenceMode",
+                          "at::AutoGradMode", "c10::DeviceGuard", "c10::OptionalDeviceGuard"})
       if (q == g || (llvm::StringRef(q).ends_with("Guard") && is_library(rec))) return;
   }
   if (auto* d = dyn_cast<clang::DecompositionDecl>(v)) {
@@ -272,7 +294,7 @@ void Lowering::variable(const clang::VarDecl* v, Range r, std::vector<Stmt*>& ou
     const CXXRecordDecl* rec = record_of(v->getType());
     for (const clang::BindingDecl* b : d->bindings()) t->kids.push_back(name(local(b), range(b->getSourceRange())));
     s->targets = {t};
-    s->value = rec && !is_library(rec) ? call(ours("fields"), {value}, {}) : value;   // auto [a, b] = struct
+    s->value = rec && !is_library(rec) ? call(ours("fields"), {value}, {}) : value;  // auto [a, b] = struct
     return;
   }
   if (init) {
@@ -311,7 +333,8 @@ bool Lowering::counted_loop(const clang::ForStmt* f, std::vector<Stmt*>& out) {
   if (auto* u = dyn_cast<clang::UnaryOperator>(inc); u && u->isIncrementDecrementOp() && names(u->getSubExpr())) {
     down = u->isDecrementOp();
     step = integer(1, {});
-  } else if (auto* b = dyn_cast<clang::BinaryOperator>(inc); b && (b->getOpcode() == clang::BO_AddAssign || b->getOpcode() == clang::BO_SubAssign) && names(b->getLHS())) {
+  } else if (auto* b = dyn_cast<clang::BinaryOperator>(inc);
+             b && (b->getOpcode() == clang::BO_AddAssign || b->getOpcode() == clang::BO_SubAssign) && names(b->getLHS())) {
     down = b->getOpcode() == clang::BO_SubAssign;
     step = expr(b->getRHS());
   } else {
@@ -325,10 +348,21 @@ bool Lowering::counted_loop(const clang::ForStmt* f, std::vector<Stmt*>& out) {
     return b;
   };
   switch (c->getOpcode()) {
-    case clang::BO_LT: case clang::BO_NE: if (down) return false; break;
-    case clang::BO_LE: if (down) return false; bound = plus(bound, 1); break;
-    case clang::BO_GT: if (!down) return false; break;
-    case clang::BO_GE: if (!down) return false; bound = plus(bound, -1); break;
+    case clang::BO_LT:
+    case clang::BO_NE:
+      if (down) return false;
+      break;
+    case clang::BO_LE:
+      if (down) return false;
+      bound = plus(bound, 1);
+      break;
+    case clang::BO_GT:
+      if (!down) return false;
+      break;
+    case clang::BO_GE:
+      if (!down) return false;
+      bound = plus(bound, -1);
+      break;
     default: return false;
   }
   if (down) {
@@ -339,7 +373,9 @@ bool Lowering::counted_loop(const clang::ForStmt* f, std::vector<Stmt*>& out) {
   }
   Expr* first = expr(v->getInit());
   const bool one = !down && step->kind == ExprKind::Int && step->integer == 1;
-  std::vector<Expr*> args = one ? (first->kind == ExprKind::Int && first->integer == 0 ? std::vector<Expr*>{bound} : std::vector<Expr*>{first, bound}) : std::vector<Expr*>{first, bound, step};
+  std::vector<Expr*> args = one
+      ? (first->kind == ExprKind::Int && first->integer == 0 ? std::vector<Expr*>{bound} : std::vector<Expr*>{first, bound})
+      : std::vector<Expr*>{first, bound, step};
   Range header{};
   if (Range a = range(f->getInit()), b = range(f->getInc()); a.valid() && b.valid() && a.file == b.file) header = {a.file, a.begin, b.end};
   Stmt* s = stmt(StmtKind::For, range(f), out);
@@ -376,7 +412,11 @@ void Lowering::switch_statement(const clang::SwitchStmt* s, std::vector<Stmt*>& 
   keep->value = expr(s->getCond());
   auto* body = dyn_cast<clang::CompoundStmt>(s->getBody());
   // Groups of labels with what they run; one that falls through is not followed.
-  struct Group { std::vector<const clang::Expr*> values; bool otherwise = false; std::vector<const clang::Stmt*> body; };
+  struct Group {
+    std::vector<const clang::Expr*> values;
+    bool otherwise = false;
+    std::vector<const clang::Stmt*> body;
+  };
   std::vector<Group> groups;
   std::vector<const clang::Stmt*> parts;
   if (body) parts.assign(body->body_begin(), body->body_end());
@@ -395,7 +435,10 @@ void Lowering::switch_statement(const clang::SwitchStmt* s, std::vector<Stmt*>& 
   std::vector<Stmt*>* into = &out;
   const Group* last = nullptr;
   for (const Group& g : groups) {
-    if (g.otherwise) { last = &g; continue; }
+    if (g.otherwise) {
+      last = &g;
+      continue;
+    }
     Expr* test = nullptr;
     for (const clang::Expr* v : g.values) {
       Expr* c = make(ExprKind::Compare, {});
@@ -430,9 +473,12 @@ void Lowering::lambda(const clang::LambdaExpr* l, const std::string& n, std::vec
         s->value = value;
       }
   const clang::CXXMethodDecl* m = l->getCallOperator();
-  if (l->isGenericLambda()) {   // `auto` parameters: the body as it was used
+  if (l->isGenericLambda()) {  // `auto` parameters: the body as it was used
     for (const clang::FunctionDecl* spec : l->getDependentCallOperator()->specializations())
-      if (spec->getBody()) { m = llvm::cast<clang::CXXMethodDecl>(spec); break; }
+      if (spec->getBody()) {
+        m = llvm::cast<clang::CXXMethodDecl>(spec);
+        break;
+      }
   }
   Stmt* s = stmt(StmtKind::FunctionDef, range(l), out);
   program::Function* f = arena_.function();
@@ -446,7 +492,7 @@ void Lowering::lambda(const clang::LambdaExpr* l, const std::string& n, std::vec
     if (p->hasDefaultArg() && !p->hasUninstantiatedDefaultArg()) x.default_value = expr(p->getDefaultArg());
     f->parameters.push_back(std::move(x));
   }
-  const std::set<std::string> outside = taken_;   // parameters included: taken out below
+  const std::set<std::string> outside = taken_;  // parameters included: taken out below
   block(m->getBody() ? m->getBody() : l->getBody(), f->body.fill());
   // What it assigns to and did not declare is the surrounding function's.
   program::NameSet assigned;

@@ -6,8 +6,8 @@
 #include <clang/Basic/Diagnostic.h>
 #include <clang/Frontend/CompilerInstance.h>
 #include <clang/Frontend/FrontendActions.h>
-#include <clang/Lex/Preprocessor.h>
 #include <clang/Lex/PPCallbacks.h>
+#include <clang/Lex/Preprocessor.h>
 #include <clang/Tooling/CompilationDatabase.h>
 #include <clang/Tooling/Tooling.h>
 #include <sys/stat.h>
@@ -49,7 +49,8 @@ class Collector : public clang::DiagnosticConsumer {
 json stamp(llvm::StringRef path) {
   struct stat s {};
   if (::stat(path.str().c_str(), &s) != 0) return nullptr;
-  return json::array({path.str(), static_cast<std::int64_t>(s.st_size), static_cast<std::int64_t>(s.st_mtim.tv_sec) * 1000000000 + s.st_mtim.tv_nsec});
+  return json::array(
+      {path.str(), static_cast<std::int64_t>(s.st_size), static_cast<std::int64_t>(s.st_mtim.tv_sec) * 1000000000 + s.st_mtim.tv_nsec});
 }
 
 class Consumer : public clang::ASTConsumer {
@@ -158,10 +159,13 @@ int main(int argc, char** argv) {
   if (has_flags) {
     database = std::make_unique<clang::tooling::FixedCompilationDatabase>(".", flags);
   } else {
-    database = build.empty() ? clang::tooling::CompilationDatabase::autoDetectFromSource(file, why) : clang::tooling::CompilationDatabase::autoDetectFromDirectory(build, why);
+    database = build.empty() ? clang::tooling::CompilationDatabase::autoDetectFromSource(file, why)
+                             : clang::tooling::CompilationDatabase::autoDetectFromDirectory(build, why);
     if (!database)
-      return fail((build.empty() ? "there is no compile_commands.json beside '" + file + "' or above it" : "there is no compile_commands.json in '" + build + "'") +
-                  ": configure the project with -DCMAKE_EXPORT_COMPILE_COMMANDS=ON and give its build folder with -p BUILD, or give the compiler's flags after --");
+      return fail((build.empty() ? "there is no compile_commands.json beside '" + file + "' or above it"
+                                 : "there is no compile_commands.json in '" + build + "'") +
+                  ": configure the project with -DCMAKE_EXPORT_COMPILE_COMMANDS=ON and give its build folder with -p BUILD, or give the "
+                  "compiler's flags after --");
     // A header whose definitions stand in a source file of its name: that file says more.
     const std::string ext = llvm::sys::path::extension(file).str();
     if (ext == ".h" || ext == ".hpp" || ext == ".hh" || ext == ".hxx")
@@ -176,15 +180,23 @@ int main(int argc, char** argv) {
     clang::tooling::CommandLineArguments a;
     for (std::size_t i = 0; i < given.size(); ++i) {
       // Precompiled headers are another compiler's; a header is read as the file that it is.
-      if (given[i] == "-Winvalid-pch" || given[i] == "-fconcepts" || llvm::StringRef(given[i]).starts_with("-fno-semantic-interposition")) continue;
-      if (given[i] == "-include" && i + 1 < given.size() && llvm::StringRef(given[i + 1]).ends_with("cmake_pch.hxx")) { ++i; continue; }
-      if ((given[i] == "-x" && i + 1 < given.size())) { ++i; continue; }
+      if (given[i] == "-Winvalid-pch" || given[i] == "-fconcepts" || llvm::StringRef(given[i]).starts_with("-fno-semantic-interposition"))
+        continue;
+      if (given[i] == "-include" && i + 1 < given.size() && llvm::StringRef(given[i + 1]).ends_with("cmake_pch.hxx")) {
+        ++i;
+        continue;
+      }
+      if ((given[i] == "-x" && i + 1 < given.size())) {
+        ++i;
+        continue;
+      }
       if (given[i] == "c++-header" || given[i] == "-xc++-header") continue;
       a.push_back(given[i]);
     }
     bool standard = false;
     for (const auto& x : a) standard = standard || llvm::StringRef(x).starts_with("-std=");
-    clang::tooling::CommandLineArguments more = {"-xc++", "-w", "-Qunused-arguments", "-Wno-pragma-once-outside-header", "-resource-dir", SHARDWRIGHT_CLANG_RESOURCES};
+    clang::tooling::CommandLineArguments more = {
+        "-xc++", "-w", "-Qunused-arguments", "-Wno-pragma-once-outside-header", "-resource-dir", SHARDWRIGHT_CLANG_RESOURCES};
     if (!standard) more.push_back("-std=c++20");
     a.insert(a.begin() + 1, more.begin(), more.end());
     out["command"] = a;

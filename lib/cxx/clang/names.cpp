@@ -95,8 +95,10 @@ bool is_std(const CXXRecordDecl* r, llvm::StringRef name) { return r && qualifie
 bool is_sequence(const CXXRecordDecl* r) {
   if (!r) return false;
   const std::string q = qualified(r);
-  for (const char* n : {"std::vector", "std::array", "std::initializer_list", "std::deque", "std::list", "c10::ArrayRef", "c10::IntArrayRef", "c10::OptionalArrayRef", "c10::List", "c10::SmallVector",
-                        "torch::ExpandingArray", "torch::ExpandingArrayWithOptionalElem", "at::OptionalIntArrayRef", "c10::HeaderOnlyArrayRef", "torch::headeronly::HeaderOnlyArrayRef", "c10::IListRef"})
+  for (const char* n :
+       {"std::vector", "std::array", "std::initializer_list", "std::deque", "std::list", "c10::ArrayRef", "c10::IntArrayRef",
+        "c10::OptionalArrayRef", "c10::List", "c10::SmallVector", "torch::ExpandingArray", "torch::ExpandingArrayWithOptionalElem",
+        "at::OptionalIntArrayRef", "c10::HeaderOnlyArrayRef", "torch::headeronly::HeaderOnlyArrayRef", "c10::IListRef"})
     if (q == n) return true;
   for (const auto& b : r->hasDefinition() ? r->getDefinition()->bases() : CXXRecordDecl::base_class_const_range(nullptr, nullptr))
     if (is_sequence(record_of(b.getType()))) return true;
@@ -112,18 +114,53 @@ bool is_map(const CXXRecordDecl* r) {
 }
 
 std::string dtype_of(llvm::StringRef c) {
-  static const std::map<std::string, std::string> all = {
-      {"kFloat", "float32"}, {"kFloat32", "float32"}, {"kF32", "float32"}, {"Float", "float32"}, {"kDouble", "float64"}, {"kFloat64", "float64"}, {"kF64", "float64"}, {"Double", "float64"},
-      {"kHalf", "float16"}, {"kFloat16", "float16"}, {"kF16", "float16"}, {"Half", "float16"}, {"kBFloat16", "bfloat16"}, {"BFloat16", "bfloat16"}, {"kLong", "int64"}, {"kInt64", "int64"},
-      {"kI64", "int64"}, {"Long", "int64"}, {"kInt", "int32"}, {"kInt32", "int32"}, {"kI32", "int32"}, {"Int", "int32"}, {"kShort", "int16"}, {"kInt16", "int16"}, {"kI16", "int16"}, {"Short", "int16"},
-      {"kChar", "int8"}, {"kInt8", "int8"}, {"kI8", "int8"}, {"Char", "int8"}, {"kByte", "uint8"}, {"kUInt8", "uint8"}, {"kU8", "uint8"}, {"Byte", "uint8"}, {"kBool", "bool"}, {"Bool", "bool"},
-      {"kComplexFloat", "complex64"}, {"ComplexFloat", "complex64"}, {"kComplexDouble", "complex128"}, {"ComplexDouble", "complex128"}};
+  static const std::map<std::string, std::string> all = {{"kFloat", "float32"},
+                                                         {"kFloat32", "float32"},
+                                                         {"kF32", "float32"},
+                                                         {"Float", "float32"},
+                                                         {"kDouble", "float64"},
+                                                         {"kFloat64", "float64"},
+                                                         {"kF64", "float64"},
+                                                         {"Double", "float64"},
+                                                         {"kHalf", "float16"},
+                                                         {"kFloat16", "float16"},
+                                                         {"kF16", "float16"},
+                                                         {"Half", "float16"},
+                                                         {"kBFloat16", "bfloat16"},
+                                                         {"BFloat16", "bfloat16"},
+                                                         {"kLong", "int64"},
+                                                         {"kInt64", "int64"},
+                                                         {"kI64", "int64"},
+                                                         {"Long", "int64"},
+                                                         {"kInt", "int32"},
+                                                         {"kInt32", "int32"},
+                                                         {"kI32", "int32"},
+                                                         {"Int", "int32"},
+                                                         {"kShort", "int16"},
+                                                         {"kInt16", "int16"},
+                                                         {"kI16", "int16"},
+                                                         {"Short", "int16"},
+                                                         {"kChar", "int8"},
+                                                         {"kInt8", "int8"},
+                                                         {"kI8", "int8"},
+                                                         {"Char", "int8"},
+                                                         {"kByte", "uint8"},
+                                                         {"kUInt8", "uint8"},
+                                                         {"kU8", "uint8"},
+                                                         {"Byte", "uint8"},
+                                                         {"kBool", "bool"},
+                                                         {"Bool", "bool"},
+                                                         {"kComplexFloat", "complex64"},
+                                                         {"ComplexFloat", "complex64"},
+                                                         {"kComplexDouble", "complex128"},
+                                                         {"ComplexDouble", "complex128"}};
   auto it = all.find(c.str());
   return it == all.end() ? "" : it->second;
 }
 
 std::string enum_word(llvm::StringRef c) {
-  static const std::map<std::string, std::string> odd = {{"kReLU", "relu"}, {"kGELU", "gelu"}, {"kSiLU", "silu"}, {"kBatchMean", "batchmean"}, {"kLeakyReLU", "leaky_relu"}};
+  static const std::map<std::string, std::string> odd = {
+      {"kReLU", "relu"}, {"kGELU", "gelu"}, {"kSiLU", "silu"}, {"kBatchMean", "batchmean"}, {"kLeakyReLU", "leaky_relu"}};
   if (auto it = odd.find(c.str()); it != odd.end()) return it->second;
   std::string out;
   for (std::size_t i = 1; i < c.size(); ++i) {

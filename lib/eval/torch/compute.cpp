@@ -22,7 +22,8 @@ std::optional<std::vector<Value>> tensor_list(Call& c, std::string_view param) {
   for (Value& x : items) {
     take_first(c.d, x, c.info.call);
     if (x.is_unknown()) return std::nullopt;
-    if (!x.is(Kind::Tensor)) c.in.raise("TypeError", "expected Tensor as element in argument 0, but got " + c.in.type_of(x)->name, c.info.call);
+    if (!x.is(Kind::Tensor))
+      c.in.raise("TypeError", "expected Tensor as element in argument 0, but got " + c.in.type_of(x)->name, c.info.call);
   }
   return items;
 }
@@ -71,7 +72,8 @@ TensorId resized(Call& c, TensorId t, const std::vector<int>& whole, const Shape
 const std::unordered_map<std::string_view, Compute>& compute_functions() {
   static const std::unordered_map<std::string_view, Compute> table = [] {
     std::unordered_map<std::string_view, Compute> t;
-    for (const Table& part : {pointwise_functions(), shape_functions(), reduce_functions(), linalg_functions(), spatial_functions(), index_functions(), create_functions()})
+    for (const Table& part : {pointwise_functions(), shape_functions(), reduce_functions(), linalg_functions(), spatial_functions(),
+                              index_functions(), create_functions()})
       for (const auto& [name, f] : part) t.emplace(name, f);
     return t;
   }();

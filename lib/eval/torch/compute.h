@@ -18,8 +18,10 @@ TensorId resized(Call& c, TensorId t, const std::vector<int>& whole, const Shape
 Value select_at(Call& c, TensorId t, int dim, std::int64_t index, const program::Expr* operand);
 Value narrow_to(Call& c, TensorId t, int dim, std::int64_t start, std::int64_t length, std::int64_t step, const program::Expr* operand);
 /// Split of `t` and its results' ids.
-std::vector<TensorId> split_into(const Call& c, const std::string& name, TensorId t, int dim, const Shape& sizes, std::vector<model::SizeArg> args, const program::Expr* operand);
-TensorId concat_of(const Call& c, const std::string& name, const std::vector<Value>& tensors, int dim, const std::vector<const program::Expr*>& exprs);
+std::vector<TensorId> split_into(const Call& c, const std::string& name, TensorId t, int dim, const Shape& sizes,
+                                 std::vector<model::SizeArg> args, const program::Expr* operand);
+TensorId concat_of(const Call& c, const std::string& name, const std::vector<Value>& tensors, int dim,
+                   const std::vector<const program::Expr*>& exprs);
 /// A created tensor.
 Value created(Call& c, const Domain::Sizes& sizes, DType dtype, std::optional<double> fill, int first_dim = 0,
               const std::vector<model::ScalarArg>& scalars = {});

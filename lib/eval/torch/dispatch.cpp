@@ -1,8 +1,8 @@
 // From a rule to an operation: binds arguments, then runs the pattern, the `like`, or the named function.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
-
-#include <fmt/format.h>
 
 #include "eval/torch/domain.h"
 
@@ -41,7 +41,8 @@ double flops_of(const std::string& text, double out, const std::vector<std::pair
     std::string term = text.substr(at, star == std::string::npos ? std::string::npos : star - at);
     term.erase(std::remove(term.begin(), term.end(), ' '), term.end());
     if (term == "prod(out)") product *= out;
-    else if (auto l = std::find_if(labels.begin(), labels.end(), [&](const auto& p) { return p.first == term; }); l != labels.end()) product *= static_cast<double>(l->second);
+    else if (auto l = std::find_if(labels.begin(), labels.end(), [&](const auto& p) { return p.first == term; }); l != labels.end())
+      product *= static_cast<double>(l->second);
     else if (!term.empty() && (std::isdigit(static_cast<unsigned char>(term[0])) != 0)) product *= std::stod(term);
     if (star == std::string::npos) break;
     at = star + 1;
@@ -61,7 +62,8 @@ Value Domain::native_for(const std::string& qualified) {
   auto at = natives_.find(qualified);
   if (at != natives_.end()) return at->second;
   const rules::OpRule* rule = rules->op(qualified);
-  Value v = rule ? in.native(qualified, [this, rule, qualified](Interpreter&, CallInfo& info) { return run(*rule, qualified, info); }) : Value::unset();
+  Value v = rule ? in.native(qualified, [this, rule, qualified](Interpreter&, CallInfo& info) { return run(*rule, qualified, info); })
+                 : Value::unset();
   natives_.emplace(qualified, v);
   return v;
 }
@@ -71,7 +73,8 @@ Value Domain::call_op(const std::string& qualified, CallInfo& info) {
   return rule ? run(*rule, qualified, info) : Value::unset();
 }
 
-Value Domain::call_op(const std::string& qualified, std::vector<Value> args, const program::Expr* site, std::vector<const program::Expr*> exprs, std::vector<Keyword> kwargs) {
+Value Domain::call_op(const std::string& qualified, std::vector<Value> args, const program::Expr* site,
+                      std::vector<const program::Expr*> exprs, std::vector<Keyword> kwargs) {
   CallInfo info;
   info.call = site;
   info.args = std::move(args);
@@ -145,7 +148,11 @@ std::optional<Value> Domain::repair(const rules::OpRule& rule, const std::string
   };
   for (Value& v : info.args) replace(v);
   for (Keyword& k : info.kwargs) replace(k.value);
-  struct Flag { bool& f; explicit Flag(bool& x) : f(x) { f = true; } ~Flag() { f = false; } } flag(repairing_);
+  struct Flag {
+    bool& f;
+    explicit Flag(bool& x) : f(x) { f = true; }
+    ~Flag() { f = false; }
+  } flag(repairing_);
   try {
     Value result = execute(rule, qualified, info);
     std::vector<TensorId> ids;
@@ -155,9 +162,7 @@ std::optional<Value> Domain::repair(const rules::OpRule& rule, const std::string
         if (x.is(Kind::Tensor)) ids.push_back(id(x));
     observer->repaired(f, ids);
     return result;
-  } catch (PyError&) {
-    return std::nullopt;
-  }
+  } catch (PyError&) { return std::nullopt; }
 }
 
 /// Tensors that meet a value that is not known: what comes of them is not known either.
@@ -174,7 +179,9 @@ void Domain::escape(const CallInfo& info) {
 }
 
 Value Domain::execute(const rules::OpRule& rule, const std::string& qualified, CallInfo& info) {
-  const auto matters = [&](const std::string& param) { return std::find(rule.any_value.begin(), rule.any_value.end(), param) == rule.any_value.end(); };
+  const auto matters = [&](const std::string& param) {
+    return std::find(rule.any_value.begin(), rule.any_value.end(), param) == rule.any_value.end();
+  };
   for (Keyword& k : info.kwargs)
     if (k.value.is_unknown() && !matters(k.name)) k.value = Value::none();
   for (std::size_t i = 0; i < info.args.size() && i < rule.signature.size() && rule.signature[i].kind == rules::Parameter::Positional; ++i)
@@ -204,7 +211,8 @@ Value Domain::execute(const rules::OpRule& rule, const std::string& qualified, C
   Value result;
   if (!rule.compute.empty()) {
     auto at = compute_functions().find(rule.compute);
-    if (at == compute_functions().end()) return in.unknown("rule " + rule.where + " names an unknown function \"" + rule.compute + "\"", info.call);
+    if (at == compute_functions().end())
+      return in.unknown("rule " + rule.where + " names an unknown function \"" + rule.compute + "\"", info.call);
     result = at->second(c);
   } else if (rule.has_pattern) {
     result = pattern(c);
@@ -228,10 +236,13 @@ Value Domain::execute(const rules::OpRule& rule, const std::string& qualified, C
     if (all)
       for (std::size_t i = 0; i < rank; ++i) whole.push_back(static_cast<int>(i));
     DType type = c.dtype().value_or(result_type(*this, rule.type, same, same));
-    if (rule.type == rules::ResultType::Promote && !c.dtype() && !model::is_floating(same) && (rule.like == rules::Like::Reduce || rule.linear == "linear")) type = DType::I64;  // integer sums are 64 bit
+    if (rule.type == rules::ResultType::Promote && !c.dtype() && !model::is_floating(same) &&
+        (rule.like == rules::Like::Reduce || rule.linear == "linear"))
+      type = DType::I64;  // integer sums are 64 bit
     if (rule.like == rules::Like::Reduce) {
       bool linear = rule.linear == "linear";
-      TensorId out = reduce(c.name, c.site, t, whole, c.flag("keepdim", false), c.linearity(), !linear, rule.mean, rule.why.empty() ? last_part(c.name) : rule.why, type, c.expr(first), rule.gradient);
+      TensorId out = reduce(c.name, c.site, t, whole, c.flag("keepdim", false), c.linearity(), !linear, rule.mean,
+                            rule.why.empty() ? last_part(c.name) : rule.why, type, c.expr(first), rule.gradient);
       known::reduce(*this, last_part(c.name), t, whole, out);
       result = wrap(out);
     } else {
@@ -250,7 +261,9 @@ Value Domain::execute(const rules::OpRule& rule, const std::string& qualified, C
       result = outs.size() == 1 ? wrap(outs[0]) : wrap(outs);
     }
   }
-  static const std::set<std::string> numbers_enter{"masked_fill", "clamp", "fill_", "where", "tensor", "add", "rsub", "baddbmm"};   // the others take sizes, too, and say themselves what enters
+  static const std::set<std::string> numbers_enter{
+      "masked_fill", "clamp", "fill_", "where",
+      "tensor",      "add",   "rsub",  "baddbmm"};  // the others take sizes, too, and say themselves what enters
   note_constants(c, before);
   if (in.trace.ops.size() > before && (rule.compute.empty() || numbers_enter.count(rule.compute))) note_numbers(c, before);
   if (c.inplace && result.is(Kind::Tensor) && !c.args.values.empty() && c.args.values[0].is(Kind::Tensor)) {
@@ -288,9 +301,12 @@ namespace {
 
 void constant_text(const Value& v, std::string& out) {
   switch (v.kind()) {
-    case Kind::Bool: case Kind::Int: case Kind::Float: out += fmt::format("{:.9g}", v.as_double()); break;
+    case Kind::Bool:
+    case Kind::Int:
+    case Kind::Float: out += fmt::format("{:.9g}", v.as_double()); break;
     case Kind::Str: out += v.str(); break;
-    case Kind::Tuple: case Kind::List:
+    case Kind::Tuple:
+    case Kind::List:
       out += '(';
       for (const Value& x : v.as<SeqObj>()->items) constant_text(x, out), out += ',';
       out += ')';
@@ -304,7 +320,8 @@ void constant_text(const Value& v, std::string& out) {
 /// What besides tensors decided the operations recorded since `first`, as text. Numbers that set a result's sizes are left out:
 /// the shape says them, and they differ between the whole and one rank.
 void Domain::note_constants(const Call& c, std::size_t first) {
-  static const std::set<std::string_view> sizes{"groups", "num_groups", "normalized_shape", "size", "shape", "num_classes", "dtype", "requires_grad", "training"};
+  static const std::set<std::string_view> sizes{"groups",      "num_groups", "normalized_shape", "size",    "shape",
+                                                "num_classes", "dtype",      "requires_grad",    "training"};
   static const std::set<std::string_view> fills{"fill_value", "low", "high", "diagonal", "mean", "std", "data", "base", "value"};
   if (in.trace.ops.size() == first) return;
   std::string all;
@@ -351,7 +368,9 @@ Value Domain::elementwise(Call& c, const std::vector<std::string>& params, Linea
   return elementwise(c, c.name, operands, names, exprs, linearity, dtype);
 }
 
-Value Domain::elementwise(const Call& c, const std::string& name, const std::vector<Value>& operands, const std::vector<std::string>& params, const std::vector<const program::Expr*>& exprs, Linearity linearity, std::optional<DType> dtype) {
+Value Domain::elementwise(const Call& c, const std::string& name, const std::vector<Value>& operands,
+                          const std::vector<std::string>& params, const std::vector<const program::Expr*>& exprs, Linearity linearity,
+                          std::optional<DType> dtype) {
   std::vector<Shape> shapes;
   DType first = default_dtype;
   bool has_first = false;
@@ -406,7 +425,9 @@ Value Domain::elementwise(const Call& c, const std::string& name, const std::vec
   return wrap(result);
 }
 
-TensorId Domain::reduce(const std::string& name, const Site& site, TensorId t, const std::vector<int>& dims, bool keepdim, Linearity linearity, bool blocked, bool mean, std::string why, DType dtype, const program::Expr* operand, bool gradient) {
+TensorId Domain::reduce(const std::string& name, const Site& site, TensorId t, const std::vector<int>& dims, bool keepdim,
+                        Linearity linearity, bool blocked, bool mean, std::string why, DType dtype, const program::Expr* operand,
+                        bool gradient) {
   Build b(*this, name, Prim::Labelled, site);
   b.op.linearity = linearity;
   b.op.mean = mean;
@@ -459,8 +480,8 @@ std::vector<TensorId> Domain::keep(Call& c, TensorId t, const std::vector<int>& 
 Value Domain::pattern(Call& c) {
   const rules::Pattern& p = c.rule.pattern;
   Build b = c.build(Prim::Labelled);
-  std::vector<std::pair<std::string, int>> named;    // word → label
-  std::vector<int> batch;                            // labels of "..."
+  std::vector<std::pair<std::string, int>> named;  // word → label
+  std::vector<int> batch;                          // labels of "..."
   Shape batch_shape;
   std::vector<Value> operands;
   std::vector<const rules::PatternOperand*> used;
@@ -480,7 +501,10 @@ Value Domain::pattern(Call& c) {
     bool any = false;
     for (const auto& d : used[k]->dims) (d.name == "..." ? any = true : (++fixed, true));
     if (t.shape.size() < fixed || (!any && t.shape.size() != fixed))
-      in.raise("RuntimeError", c.name + "(): expected " + (any ? "at least " : "") + std::to_string(fixed) + " dimensions for '" + c.rule.operands[k] + "', got " + std::to_string(t.shape.size()), c.info.call);
+      in.raise("RuntimeError",
+               c.name + "(): expected " + (any ? "at least " : "") + std::to_string(fixed) + " dimensions for '" + c.rule.operands[k] +
+                   "', got " + std::to_string(t.shape.size()),
+               c.info.call);
     if (any && !used[k]->bias) {
       leads.emplace_back(t.shape.begin(), t.shape.end() - static_cast<std::ptrdiff_t>(fixed));
       lead_ones.emplace_back(t.literal_one.begin(), t.literal_one.end() - static_cast<std::ptrdiff_t>(fixed));
@@ -497,7 +521,10 @@ Value Domain::pattern(Call& c) {
       if (name == d.name) {
         model::Label& old = b.op.labels[static_cast<std::size_t>(l)];
         if (old.size == 1 && size != 1) old.size = size;
-        if (size != old.size && size != 1) in.raise("RuntimeError", c.name + "(): sizes of dimension '" + d.name + "' differ: " + std::to_string(old.size) + " and " + std::to_string(size), c.info.call);
+        if (size != old.size && size != 1)
+          in.raise("RuntimeError",
+                   c.name + "(): sizes of dimension '" + d.name + "' differ: " + std::to_string(old.size) + " and " + std::to_string(size),
+                   c.info.call);
         return l;
       }
     int l = b.label(size, d.blocked, d.blocked ? (c.rule.why.empty() ? last_part(c.name) : c.rule.why) : "");
@@ -582,8 +609,8 @@ TensorId Domain::opaque(const std::string& name, const Site& site, const std::ve
   return b.done({std::move(out)})[0];
 }
 
-TensorId Domain::reshape(const std::string& name, const Site& site, TensorId t, Shape target, std::vector<char> ones, std::vector<model::SizeArg> sizes, const program::Expr* operand,
-                         std::vector<int> into) {
+TensorId Domain::reshape(const std::string& name, const Site& site, TensorId t, Shape target, std::vector<char> ones,
+                         std::vector<model::SizeArg> sizes, const program::Expr* operand, std::vector<int> into) {
   Build b(*this, name, Prim::Reshape, site);
   b.op.into = std::move(into);
   b.view = true;
@@ -598,7 +625,8 @@ TensorId Domain::reshape(const std::string& name, const Site& site, TensorId t, 
   return out;
 }
 
-TensorId Domain::merge(const std::string& name, const Site& site, TensorId t, std::vector<int> into, std::size_t rank, const program::Expr* operand) {
+TensorId Domain::merge(const std::string& name, const Site& site, TensorId t, std::vector<int> into, std::size_t rank,
+                       const program::Expr* operand) {
   const model::Tensor source = tensor(t);
   Shape target(rank, 1);
   std::vector<char> ones(rank, 1);
@@ -612,7 +640,8 @@ TensorId Domain::merge(const std::string& name, const Site& site, TensorId t, st
   return reshape(name, site, t, std::move(target), std::move(ones), {}, operand, std::move(into));
 }
 
-TensorId Domain::insert_ones(const std::string& name, const Site& site, TensorId t, const std::vector<std::size_t>& positions, const program::Expr* operand) {
+TensorId Domain::insert_ones(const std::string& name, const Site& site, TensorId t, const std::vector<std::size_t>& positions,
+                             const program::Expr* operand) {
   const std::size_t rank = shape(t).size() + positions.size();
   std::vector<int> into;
   for (std::size_t i = 0; i < rank; ++i)
@@ -620,7 +649,8 @@ TensorId Domain::insert_ones(const std::string& name, const Site& site, TensorId
   return merge(name, site, t, std::move(into), rank, operand);
 }
 
-TensorId Domain::permute(const std::string& name, const Site& site, TensorId t, const std::vector<int>& order, const program::Expr* operand) {
+TensorId Domain::permute(const std::string& name, const Site& site, TensorId t, const std::vector<int>& order,
+                         const program::Expr* operand) {
   Build b(*this, name, Prim::Labelled, site);
   b.view = true;
   b.op.linearity = Linearity::Linear;
@@ -642,7 +672,8 @@ TensorId Domain::permute(const std::string& name, const Site& site, TensorId t, 
   return result;
 }
 
-TensorId Domain::expand(const std::string& name, const Site& site, TensorId t, Shape target, std::vector<model::SizeArg> sizes, const program::Expr* operand) {
+TensorId Domain::expand(const std::string& name, const Site& site, TensorId t, Shape target, std::vector<model::SizeArg> sizes,
+                        const program::Expr* operand) {
   Build b(*this, name, Prim::Labelled, site);
   b.view = true;
   b.op.linearity = Linearity::Linear;
@@ -682,7 +713,10 @@ TensorId Domain::cast(const std::string& name, const Site& site, TensorId t, DTy
   if (tensor(t).dtype == dtype) return t;
   Build b(*this, name, Prim::Labelled, site);
   // A cast to a shorter type rounds: a partial sum must be complete before it.
-  b.op.linearity = model::is_floating(dtype) && model::is_floating(tensor(t).dtype) && model::bytes_of(dtype) >= model::bytes_of(tensor(t).dtype) ? Linearity::Linear : Linearity::Nonlinear;
+  b.op.linearity =
+      model::is_floating(dtype) && model::is_floating(tensor(t).dtype) && model::bytes_of(dtype) >= model::bytes_of(tensor(t).dtype)
+      ? Linearity::Linear
+      : Linearity::Nonlinear;
   std::vector<int> labels = b.fresh(t);
   b.operand(t, "input", operand);
   b.op.in.push_back(labels);

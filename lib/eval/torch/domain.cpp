@@ -29,7 +29,8 @@ void Build::operand(TensorId t, std::string param, const program::Expr* e, bool 
     site.frame = op.frame;
     site.step = op.step;
     site.expr = op.site;
-    t = d.opaque("torch.Tensor.write_through_view", site, {t, by}, {old.shape, old.dtype, old.literal_one}, "memory was written through a view");
+    t = d.opaque("torch.Tensor.write_through_view", site, {t, by}, {old.shape, old.dtype, old.literal_one},
+                 "memory was written through a view");
   }
   op.inputs.push_back({t, std::move(param), direct ? e : nullptr, bias});
 }
@@ -52,7 +53,8 @@ std::vector<TensorId> Build::done(std::vector<Out> outs) {
   op.id = static_cast<model::OpId>(trace.ops.size());
   op.clock = d.in.tick();
   op.module = d.module_stack.empty() ? -1 : d.module_stack.back();
-  if (!d.custom_functions.empty()) op.note = "custom autograd function " + d.custom_functions.back() + (op.note.empty() ? "" : "; " + op.note);
+  if (!d.custom_functions.empty())
+    op.note = "custom autograd function " + d.custom_functions.back() + (op.note.empty() ? "" : "; " + op.note);
   bool grad = false, input = false, parameter = false;
   for (const model::Operand& o : op.inputs) {
     const model::Tensor& t = trace.tensor(o.tensor);
@@ -120,7 +122,10 @@ const program::Expr* Call::expr(std::string_view param) const {
 bool Call::is_tensor(std::string_view param) const { return arg(param).is(Kind::Tensor); }
 TensorId Call::tensor(std::string_view param) const {
   Value v = arg(param);
-  if (!v.is(Kind::Tensor)) in.raise("TypeError", name + "(): argument '" + std::string(param) + "' must be Tensor, not " + (v.is_none() ? "NoneType" : in.type_of(v)->name), info.call);
+  if (!v.is(Kind::Tensor))
+    in.raise("TypeError",
+             name + "(): argument '" + std::string(param) + "' must be Tensor, not " + (v.is_none() ? "NoneType" : in.type_of(v)->name),
+             info.call);
   return d.id(v);
 }
 std::int64_t Call::integer(std::string_view param, std::int64_t fallback) const {
@@ -145,12 +150,18 @@ std::string Call::text(std::string_view param, std::string fallback) const {
 namespace {
 int normalise(const Call& c, std::int64_t d, std::size_t rank) {
   std::int64_t n = static_cast<std::int64_t>(std::max<std::size_t>(rank, 1));
-  if (d < -n || d >= n) c.in.raise("IndexError", "Dimension out of range (expected to be in range of [" + std::to_string(-n) + ", " + std::to_string(n - 1) + "], but got " + std::to_string(d) + ")", c.info.call);
+  if (d < -n || d >= n)
+    c.in.raise("IndexError",
+               "Dimension out of range (expected to be in range of [" + std::to_string(-n) + ", " + std::to_string(n - 1) + "], but got " +
+                   std::to_string(d) + ")",
+               c.info.call);
   return static_cast<int>(d < 0 ? d + n : d);
 }
 }  // namespace
 
-int Call::dim(std::string_view param, std::size_t rank, int fallback) const { return normalise(*this, has(param) ? integer(param, fallback) : fallback, rank); }
+int Call::dim(std::string_view param, std::size_t rank, int fallback) const {
+  return normalise(*this, has(param) ? integer(param, fallback) : fallback, rank);
+}
 
 std::optional<std::vector<int>> Call::dims(std::string_view param, std::size_t rank) const {
   Value v = arg(param);
@@ -161,7 +172,9 @@ std::optional<std::vector<int>> Call::dims(std::string_view param, std::size_t r
   return out;
 }
 std::optional<DType> Call::dtype(std::string_view param) const { return d.as_dtype(arg(param)); }
-Linearity Call::linearity() const { return rule.linear == "linear" ? Linearity::Linear : rule.linear == "bilinear" ? Linearity::Bilinear : Linearity::Nonlinear; }
+Linearity Call::linearity() const {
+  return rule.linear == "linear" ? Linearity::Linear : rule.linear == "bilinear" ? Linearity::Bilinear : Linearity::Nonlinear;
+}
 Build Call::build(Prim prim) const {
   Build b(d, name, prim, site);
   b.op.linearity = linearity();
@@ -244,7 +257,8 @@ Value Domain::size_of(TensorId t, const program::Expr* read) {
 
 std::optional<std::int64_t> Domain::integer(const Value& v) const {
   if (v.is_integral()) return v.as_int();
-  if (v.is(Kind::Float) && v.as_double() == static_cast<double>(static_cast<std::int64_t>(v.as_double()))) return static_cast<std::int64_t>(v.as_double());
+  if (v.is(Kind::Float) && v.as_double() == static_cast<double>(static_cast<std::int64_t>(v.as_double())))
+    return static_cast<std::int64_t>(v.as_double());
   if (v.is(Kind::Instance) && v.as<InstanceObj>()->base.is_number()) return integer(v.as<InstanceObj>()->base);
   if (v.is(Kind::Tensor))
     if (const Values* k = known(id(v)); k && k->size() == 1) return static_cast<std::int64_t>((*k)[0]);
@@ -352,7 +366,7 @@ std::vector<model::ScalarArg> Domain::scalars(const Value& v, const program::Exp
   const auto& items = v.as<SeqObj>()->items;
   // A place to write at is known where the list is written out.
   const bool literal = e && (e->kind == program::ExprKind::Tuple || e->kind == program::ExprKind::List) && e->kids.size() == items.size() &&
-                       std::none_of(e->kids.begin(), e->kids.end(), [](const auto* k) { return k->kind == program::ExprKind::Starred; });
+      std::none_of(e->kids.begin(), e->kids.end(), [](const auto* k) { return k->kind == program::ExprKind::Starred; });
   for (std::size_t i = 0; i < items.size(); ++i)
     for (auto& s : scalars(items[i], literal ? e->kids[i] : nullptr)) out.push_back(s);
   return out;
@@ -431,7 +445,11 @@ Shape Domain::broadcast(const std::vector<Shape>& shapes, const program::Expr* w
     for (std::size_t i = 0; i < s.size(); ++i) {
       std::int64_t& o = out[rank - s.size() + i];
       if (s[i] == o || s[i] == 1) continue;
-      if (o != 1) in.raise("RuntimeError", "The size of tensor a (" + std::to_string(o) + ") must match the size of tensor b (" + std::to_string(s[i]) + ") at non-singleton dimension " + std::to_string(rank - s.size() + i), where);
+      if (o != 1)
+        in.raise("RuntimeError",
+                 "The size of tensor a (" + std::to_string(o) + ") must match the size of tensor b (" + std::to_string(s[i]) +
+                     ") at non-singleton dimension " + std::to_string(rank - s.size() + i),
+                 where);
       o = s[i];
     }
   return out;

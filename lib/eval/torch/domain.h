@@ -51,7 +51,7 @@ struct Build {
   std::vector<int> fresh(TensorId t);
   /// Records it; ids of the results.
   std::vector<TensorId> done(std::vector<Out> outs);
-  bool view = false;   ///< the results share memory with the first operand
+  bool view = false;  ///< the results share memory with the first operand
   bool direct = false;
 };
 
@@ -60,18 +60,18 @@ struct Call {
   Domain& d;
   Interpreter& in;
   const rules::OpRule& rule;
-  const std::string& name;        ///< canonical
+  const std::string& name;  ///< canonical
   const Signature& signature;
   CallInfo& info;
   Signature::Bound args;
   Site site;
   bool inplace = false;
 
-  bool has(std::string_view param) const;                 ///< given and not None
-  Value arg(std::string_view param) const;                ///< None when there is no such parameter
+  bool has(std::string_view param) const;                   ///< given and not None
+  Value arg(std::string_view param) const;                  ///< None when there is no such parameter
   const program::Expr* expr(std::string_view param) const;  ///< user's expression or nullptr
   bool is_tensor(std::string_view param) const;
-  TensorId tensor(std::string_view param) const;          ///< raises TypeError when it is none
+  TensorId tensor(std::string_view param) const;  ///< raises TypeError when it is none
   std::int64_t integer(std::string_view param, std::int64_t fallback) const;
   double real(std::string_view param, double fallback) const;
   bool flag(std::string_view param, bool fallback) const;
@@ -102,9 +102,9 @@ class Domain final : public TensorHooks {
   ClassObj* module_class = nullptr;
   DType default_dtype = DType::F32;
   bool grad_enabled = true;
-  std::vector<model::ModuleId> module_stack;   ///< modules whose forward is running
-  std::vector<std::string> custom_functions;   ///< custom autograd functions we are in
-  std::vector<InstanceObj*> instances;         ///< by ModuleId
+  std::vector<model::ModuleId> module_stack;  ///< modules whose forward is running
+  std::vector<std::string> custom_functions;  ///< custom autograd functions we are in
+  std::vector<InstanceObj*> instances;        ///< by ModuleId
   std::unordered_map<TensorId, std::shared_ptr<const Values>> values;
   std::map<DType, Value> dtype_objects;
   /// Memory that tensors share: a view's source, and tensors whose memory was written through a view of them (with what was
@@ -114,21 +114,25 @@ class Domain final : public TensorHooks {
   std::unordered_map<TensorId, TensorId> overwritten;
   Observer* observer = nullptr;
   /// The ranks that descriptions of parallel layers see (rules/layers/shardwright, rules/parallel): see parallel.cpp.
-  struct Parallel { int tp = 1, rank = 0; TensorId tp_size = -1, tp_rank = -1; ClassObj* result_class = nullptr; } parallel;
+  struct Parallel {
+    int tp = 1, rank = 0;
+    TensorId tp_size = -1, tp_rank = -1;
+    ClassObj* result_class = nullptr;
+  } parallel;
 
   // ---- tensors ---------------------------------------------------------------------------------------------------------
   const model::Tensor& tensor(TensorId t) const { return in.trace.tensor(t); }
   const Shape& shape(TensorId t) const { return in.trace.tensor(t).shape; }
   TensorId new_tensor(Out out, model::Origin origin = model::Origin::Result);
   Value wrap(TensorId t, ClassObj* cls = nullptr);
-  Value wrap(const std::vector<TensorId>& ts);              ///< tuple
-  const Values* known(TensorId t) const;                    ///< nullptr: not known
+  Value wrap(const std::vector<TensorId>& ts);  ///< tuple
+  const Values* known(TensorId t) const;        ///< nullptr: not known
   void know(TensorId t, Values v);
   bool is_tensor(const Value& v) const { return v.is(Kind::Tensor); }
   TensorId id(const Value& v) const { return v.as<TensorObj>()->id; }
   /// Rebinds the Python object to `t` (in-place operations); what it was a view of is then overwritten.
   void rebind(const Value& tensor_object, TensorId t);
-  Value size_of(TensorId t, const program::Expr* read);     ///< torch.Size, with Syms
+  Value size_of(TensorId t, const program::Expr* read);  ///< torch.Size, with Syms
   Value dim_of(TensorId t, int dim, const program::Expr* read);
 
   // ---- operations --------------------------------------------------------------------------------------------------------
@@ -136,7 +140,7 @@ class Domain final : public TensorHooks {
   Value call_op(const std::string& qualified, CallInfo& info);
   Value call_op(const std::string& qualified, std::vector<Value> args, const program::Expr* site = nullptr,
                 std::vector<const program::Expr*> exprs = {}, std::vector<Keyword> kwargs = {});
-  Value native_for(const std::string& qualified);           ///< a native function, Unset when there is no rule
+  Value native_for(const std::string& qualified);  ///< a native function, Unset when there is no rule
   /// Everything it touches must be whole.
   TensorId opaque(const std::string& name, const Site& site, const std::vector<TensorId>& inputs, Out out, std::string why);
   /// Reshape of `t`; the caller gives `site` and size arguments.
@@ -144,13 +148,18 @@ class Domain final : public TensorHooks {
                    std::vector<model::SizeArg> sizes = {}, const program::Expr* operand = nullptr, std::vector<int> into = {});
   /// Reshape to `rank` dimensions that merges those of `t` with the same number in `into`, drops those of -1 (their size is 1) and inserts
   /// ones where none goes.
-  TensorId merge(const std::string& name, const Site& site, TensorId t, std::vector<int> into, std::size_t rank, const program::Expr* operand = nullptr);
+  TensorId merge(const std::string& name, const Site& site, TensorId t, std::vector<int> into, std::size_t rank,
+                 const program::Expr* operand = nullptr);
   /// New dimensions of size 1 at `positions` of the result.
-  TensorId insert_ones(const std::string& name, const Site& site, TensorId t, const std::vector<std::size_t>& positions, const program::Expr* operand = nullptr);
-  TensorId permute(const std::string& name, const Site& site, TensorId t, const std::vector<int>& order, const program::Expr* operand = nullptr);
-  TensorId expand(const std::string& name, const Site& site, TensorId t, Shape shape, std::vector<model::SizeArg> sizes = {}, const program::Expr* operand = nullptr);
+  TensorId insert_ones(const std::string& name, const Site& site, TensorId t, const std::vector<std::size_t>& positions,
+                       const program::Expr* operand = nullptr);
+  TensorId permute(const std::string& name, const Site& site, TensorId t, const std::vector<int>& order,
+                   const program::Expr* operand = nullptr);
+  TensorId expand(const std::string& name, const Site& site, TensorId t, Shape shape, std::vector<model::SizeArg> sizes = {},
+                  const program::Expr* operand = nullptr);
   TensorId cast(const std::string& name, const Site& site, TensorId t, DType dtype, const program::Expr* operand = nullptr);
-  /// What the call's arguments that are no tensors say, into the operations recorded since `first`: numbers made from sizes (Op::scalar_args), and all of them as text (Op::constants).
+  /// What the call's arguments that are no tensors say, into the operations recorded since `first`: numbers made from sizes
+  /// (Op::scalar_args), and all of them as text (Op::constants).
   void note_numbers(Call& c, std::size_t first);
   void note_constants(const Call& c, std::size_t first);
   /// Element-wise over operands (tensors or numbers), broadcast.
@@ -158,13 +167,20 @@ class Domain final : public TensorHooks {
   Value elementwise(const Call& c, const std::string& name, const std::vector<Value>& operands, const std::vector<std::string>& params,
                     const std::vector<const program::Expr*>& exprs, model::Linearity linearity, std::optional<DType> dtype);
   /// Sums or removes dimensions.
-  TensorId reduce(const std::string& name, const Site& site, TensorId t, const std::vector<int>& dims, bool keepdim, model::Linearity linearity,
-                  bool blocked, bool mean, std::string why, DType dtype, const program::Expr* operand, bool gradient = true);
+  TensorId reduce(const std::string& name, const Site& site, TensorId t, const std::vector<int>& dims, bool keepdim,
+                  model::Linearity linearity, bool blocked, bool mean, std::string why, DType dtype, const program::Expr* operand,
+                  bool gradient = true);
   /// Same shape as `t`, given dimensions needed whole.
   std::vector<TensorId> keep(Call& c, TensorId t, const std::vector<int>& whole, const std::vector<DType>& dtypes);
 
   // ---- arguments ---------------------------------------------------------------------------------------------------------
-  struct Sizes { Shape values; std::vector<const model::Sym*> syms; std::vector<const program::Expr*> exprs; const program::Expr* whole = nullptr; bool unknown = false; };
+  struct Sizes {
+    Shape values;
+    std::vector<const model::Sym*> syms;
+    std::vector<const program::Expr*> exprs;
+    const program::Expr* whole = nullptr;
+    bool unknown = false;
+  };
   /// Sizes given as (2, 3), [2, 3], one int or several arguments.
   Sizes sizes(const std::vector<Value>& values, const std::vector<const program::Expr*>& exprs);
   std::vector<model::SizeArg> size_args(const Sizes& s, model::SizeArg::Role role = model::SizeArg::Dim, int first_dim = 0);
@@ -180,10 +196,13 @@ class Domain final : public TensorHooks {
   Shape broadcast(const std::vector<Shape>& shapes, const program::Expr* where) const;  ///< raises RuntimeError
 
   // ---- TensorHooks -------------------------------------------------------------------------------------------------------
-  Value binary(Interpreter&, std::string_view op, const Value& a, const Value& b, const program::Expr* site, const program::Expr* a_expr, const program::Expr* b_expr, bool inplace) override;
+  Value binary(Interpreter&, std::string_view op, const Value& a, const Value& b, const program::Expr* site, const program::Expr* a_expr,
+               const program::Expr* b_expr, bool inplace) override;
   Value unary(Interpreter&, std::string_view op, const Value& a, const program::Expr* site, const program::Expr* a_expr) override;
-  Value compare(Interpreter&, std::string_view op, const Value& a, const Value& b, const program::Expr* site, const program::Expr* a_expr, const program::Expr* b_expr) override;
-  Value getitem(Interpreter&, const Value& t, const Value& key, const program::Expr* site, const program::Expr* t_expr, const program::Expr* key_expr) override;
+  Value compare(Interpreter&, std::string_view op, const Value& a, const Value& b, const program::Expr* site, const program::Expr* a_expr,
+                const program::Expr* b_expr) override;
+  Value getitem(Interpreter&, const Value& t, const Value& key, const program::Expr* site, const program::Expr* t_expr,
+                const program::Expr* key_expr) override;
   void setitem(Interpreter&, const Value& t, const Value& key, const Value& v, const program::Expr* site) override;
   Value getattr(Interpreter&, const Value& t, std::string_view name, const program::Expr* site) override;
   bool setattr(Interpreter&, const Value& t, std::string_view name, const Value& v) override;
@@ -221,11 +240,11 @@ void concat(Domain& d, const std::vector<TensorId>& in, int dim, TensorId out);
 }  // namespace known
 
 // Parts that register names (modules of torch) or classes.
-void register_namespace(Domain& d);   ///< torch, torch.nn.functional, dtypes, devices, modes
-void register_module_class(Domain& d);///< torch.nn.Module, Parameter
+void register_namespace(Domain& d);     ///< torch, torch.nn.functional, dtypes, devices, modes
+void register_module_class(Domain& d);  ///< torch.nn.Module, Parameter
 void register_einops(Domain& d);
-void register_parallel(Domain& d);    ///< _shardwright: what descriptions of parallel layers are made of
-void register_sources(Domain& d, std::string_view folder);  ///< rules/<folder>**.py
+void register_parallel(Domain& d);                              ///< _shardwright: what descriptions of parallel layers are made of
+void register_sources(Domain& d, std::string_view folder);      ///< rules/<folder>**.py
 void register_user_sources(Domain& d, const std::string& dir);  ///< dir/layers/**.py
 
 }  // namespace shardwright::eval::torch

@@ -58,7 +58,11 @@ std::optional<Side> parse(std::string_view text) {
   return inside ? std::nullopt : std::optional<Side>(s);
 }
 
-struct Length { std::int64_t value; const model::Sym* sym; const program::Expr* expr; };
+struct Length {
+  std::int64_t value;
+  const model::Sym* sym;
+  const program::Expr* expr;
+};
 
 [[noreturn]] void fail(Interpreter& in, const std::string& what, const std::string& pattern, const program::Expr* call) {
   in.raise("ValueError", "einops: " + what + " in pattern \"" + pattern + "\"", call);
@@ -80,7 +84,8 @@ Value transform(Domain& d, CallInfo& info, const std::string& which) {
   }
   if (x.is_unknown()) return x;
   if (x.is(Kind::List) || x.is(Kind::Tuple)) x = d.call_op("torch.stack", {x}, info.call);
-  if (!x.is(Kind::Tensor) || !pattern_value.is(Kind::Str)) return in.unknown("einops." + which + " of something that is not known", info.call);
+  if (!x.is(Kind::Tensor) || !pattern_value.is(Kind::Str))
+    return in.unknown("einops." + which + " of something that is not known", info.call);
   const std::string pattern = pattern_value.str();
   std::size_t arrow = pattern.find("->");
   if (arrow == std::string::npos) fail(in, "no \"->\"", pattern, info.call);
@@ -105,7 +110,8 @@ Value transform(Domain& d, CallInfo& info, const std::string& which) {
     dots = dots || is_dots;
     plain += !is_dots;
   }
-  if (dots ? shape.size() < plain : shape.size() != plain) fail(in, "the tensor has " + std::to_string(shape.size()) + " dimensions, the left side " + std::to_string(plain), pattern, info.call);
+  if (dots ? shape.size() < plain : shape.size() != plain)
+    fail(in, "the tensor has " + std::to_string(shape.size()) + " dimensions, the left side " + std::to_string(plain), pattern, info.call);
   std::size_t extra = shape.size() - plain;
   auto expand_dots = [&](Side& s) {
     std::vector<std::vector<std::string>> out;
@@ -147,11 +153,13 @@ Value transform(Domain& d, CallInfo& info, const std::string& which) {
       else fail(in, "lengths of axes \"" + hole + "\" and \"" + a + "\" are both unknown", pattern, info.call);
     }
     if (known == 0 || shape[i] % known || (hole.empty() && known != shape[i]))
-      fail(in, "dimension of size " + std::to_string(shape[i]) + " cannot be cut by lengths whose product is " + std::to_string(known), pattern, info.call);
+      fail(in, "dimension of size " + std::to_string(shape[i]) + " cannot be cut by lengths whose product is " + std::to_string(known),
+           pattern, info.call);
     for (const auto& a : g) {
       if (std::find(axes.begin(), axes.end(), a) != axes.end()) fail(in, "axis \"" + a + "\" occurs twice", pattern, info.call);
       auto at = lengths.find(a);
-      if (at != lengths.end()) named.push_back({SizeArg::Factor, static_cast<int>(axes.size()), {at->second.value}, {at->second.sym}, at->second.expr});
+      if (at != lengths.end())
+        named.push_back({SizeArg::Factor, static_cast<int>(axes.size()), {at->second.value}, {at->second.sym}, at->second.expr});
       axes.push_back(a);
       sizes.push_back(a == hole ? shape[i] / known : at->second.value);
       ones.push_back(g.size() == 1 ? d.tensor(t).literal_one[i] : 0);
@@ -172,10 +180,13 @@ Value transform(Domain& d, CallInfo& info, const std::string& which) {
   std::vector<std::string> wanted;
   for (const auto& g : right->groups)
     for (const auto& a : g) {
-      if (std::find(wanted.begin(), wanted.end(), a) != wanted.end()) fail(in, "axis \"" + a + "\" occurs twice on the right", pattern, info.call);
+      if (std::find(wanted.begin(), wanted.end(), a) != wanted.end())
+        fail(in, "axis \"" + a + "\" occurs twice on the right", pattern, info.call);
       wanted.push_back(a);
     }
-  auto index_of = [](const std::vector<std::string>& v, const std::string& a) { return static_cast<int>(std::find(v.begin(), v.end(), a) - v.begin()); };
+  auto index_of = [](const std::vector<std::string>& v, const std::string& a) {
+    return static_cast<int>(std::find(v.begin(), v.end(), a) - v.begin());
+  };
   // Axes that are gone on the right.
   std::vector<int> gone;
   std::vector<std::string> rest;
@@ -183,10 +194,12 @@ Value transform(Domain& d, CallInfo& info, const std::string& which) {
     if (std::find(wanted.begin(), wanted.end(), axes[i]) == wanted.end()) gone.push_back(static_cast<int>(i));
     else rest.push_back(axes[i]);
   }
-  if (!gone.empty() && which != "reduce") fail(in, "axis \"" + axes[static_cast<std::size_t>(gone[0])] + "\" is missing on the right", pattern, info.call);
+  if (!gone.empty() && which != "reduce")
+    fail(in, "axis \"" + axes[static_cast<std::size_t>(gone[0])] + "\" is missing on the right", pattern, info.call);
   if (which == "reduce" && !gone.empty()) {
     bool sum = how == "sum" || how == "mean";
-    t = d.reduce(name, site, t, gone, false, sum ? Linearity::Linear : Linearity::Nonlinear, !sum, how == "mean", how, d.tensor(t).dtype, operand);
+    t = d.reduce(name, site, t, gone, false, sum ? Linearity::Linear : Linearity::Nonlinear, !sum, how == "mean", how, d.tensor(t).dtype,
+                 operand);
     in.trace.ops.back().size_args = only_user(named);
     named.clear();
     operand = nullptr;
@@ -258,7 +271,8 @@ Value transform(Domain& d, CallInfo& info, const std::string& which) {
 
 void register_einops(Domain& d) {
   d.in.modules.native("einops", [&d](Interpreter& in, ModuleObj& m) {
-    for (const char* name : {"rearrange", "reduce", "repeat"}) in.def(m, name, [&d, name](Interpreter&, CallInfo& info) { return transform(d, info, name); });
+    for (const char* name : {"rearrange", "reduce", "repeat"})
+      in.def(m, name, [&d, name](Interpreter&, CallInfo& info) { return transform(d, info, name); });
     in.def(m, "einsum", [&d](Interpreter& in, CallInfo& info) -> Value {
       // einops puts the pattern last and allows words; letters are mapped here.
       if (info.args.size() < 2 || !info.args.back().is(Kind::Str)) return in.unknown("einops.einsum without a pattern", info.call);

@@ -7,16 +7,32 @@ namespace shardwright::eval::torch {
 namespace {
 
 const std::unordered_map<std::string_view, const char*>& operators() {
-  static const std::unordered_map<std::string_view, const char*> table = {
-      {"+", "torch.add"}, {"-", "torch.sub"}, {"*", "torch.mul"}, {"/", "torch.div"}, {"//", "torch.floor_divide"}, {"%", "torch.remainder"}, {"**", "torch.pow"}, {"@", "torch.matmul"},
-      {"&", "torch.bitwise_and"}, {"|", "torch.bitwise_or"}, {"^", "torch.bitwise_xor"}, {"<<", "torch.bitwise_left_shift"}, {">>", "torch.bitwise_right_shift"},
-      {"<", "torch.lt"}, {"<=", "torch.le"}, {">", "torch.gt"}, {">=", "torch.ge"}, {"==", "torch.eq"}, {"!=", "torch.ne"}};
+  static const std::unordered_map<std::string_view, const char*> table = {{"+", "torch.add"},
+                                                                          {"-", "torch.sub"},
+                                                                          {"*", "torch.mul"},
+                                                                          {"/", "torch.div"},
+                                                                          {"//", "torch.floor_divide"},
+                                                                          {"%", "torch.remainder"},
+                                                                          {"**", "torch.pow"},
+                                                                          {"@", "torch.matmul"},
+                                                                          {"&", "torch.bitwise_and"},
+                                                                          {"|", "torch.bitwise_or"},
+                                                                          {"^", "torch.bitwise_xor"},
+                                                                          {"<<", "torch.bitwise_left_shift"},
+                                                                          {">>", "torch.bitwise_right_shift"},
+                                                                          {"<", "torch.lt"},
+                                                                          {"<=", "torch.le"},
+                                                                          {">", "torch.gt"},
+                                                                          {">=", "torch.ge"},
+                                                                          {"==", "torch.eq"},
+                                                                          {"!=", "torch.ne"}};
   return table;
 }
 
 }  // namespace
 
-Value Domain::binary(Interpreter&, std::string_view op, const Value& a0, const Value& b0, const program::Expr* site, const program::Expr* a_expr, const program::Expr* b_expr, bool inplace) {
+Value Domain::binary(Interpreter&, std::string_view op, const Value& a0, const Value& b0, const program::Expr* site,
+                     const program::Expr* a_expr, const program::Expr* b_expr, bool inplace) {
   Value a = a0, b = b0;
   if (a.is_unknown()) return a;
   if (b.is_unknown()) return b;
@@ -50,9 +66,12 @@ Value Domain::unary(Interpreter&, std::string_view op, const Value& a, const pro
   return Value::not_implemented();
 }
 
-Value Domain::compare(Interpreter&, std::string_view op, const Value& a, const Value& b, const program::Expr* site, const program::Expr* a_expr, const program::Expr* b_expr) {
-  if (!a.is(Kind::Tensor) && !a.is_number()) return op == "==" ? Value::boolean(false) : op == "!=" ? Value::boolean(true) : Value::not_implemented();
-  if (!b.is(Kind::Tensor) && !b.is_number()) return b.is_unknown() ? b : op == "==" ? Value::boolean(false) : op == "!=" ? Value::boolean(true) : Value::not_implemented();
+Value Domain::compare(Interpreter&, std::string_view op, const Value& a, const Value& b, const program::Expr* site,
+                      const program::Expr* a_expr, const program::Expr* b_expr) {
+  if (!a.is(Kind::Tensor) && !a.is_number())
+    return op == "==" ? Value::boolean(false) : op == "!=" ? Value::boolean(true) : Value::not_implemented();
+  if (!b.is(Kind::Tensor) && !b.is_number())
+    return b.is_unknown() ? b : op == "==" ? Value::boolean(false) : op == "!=" ? Value::boolean(true) : Value::not_implemented();
   auto at = operators().find(op);
   if (at == operators().end()) return Value::not_implemented();
   return call_op(at->second, {a, b}, site, {a_expr, b_expr});
@@ -77,7 +96,8 @@ Value Domain::truth(Interpreter&, const Value& t) {
 }
 
 Value Domain::to_number(Interpreter&, const Value& t, std::string_view type) {
-  if (model::numel(tensor(id(t))) != 1) in.raise("RuntimeError", "a Tensor with " + std::to_string(model::numel(tensor(id(t)))) + " elements cannot be converted to Scalar");
+  if (model::numel(tensor(id(t))) != 1)
+    in.raise("RuntimeError", "a Tensor with " + std::to_string(model::numel(tensor(id(t)))) + " elements cannot be converted to Scalar");
   const Values* k = known(id(t));
   if (!k) return in.unknown("the value of a tensor");
   if (type == "int") return Value::integer(static_cast<std::int64_t>((*k)[0]));
@@ -111,7 +131,11 @@ Value m_size(Domain& d, CallInfo& info) {
   auto n = d.integer(which);
   if (!n) return d.in.unknown("size of a dimension that is not known", info.call);
   std::int64_t rank = static_cast<std::int64_t>(d.shape(t).size());
-  if (*n < -rank || *n >= rank) d.in.raise("IndexError", "Dimension out of range (expected to be in range of [" + std::to_string(-rank) + ", " + std::to_string(rank - 1) + "], but got " + std::to_string(*n) + ")", info.call);
+  if (*n < -rank || *n >= rank)
+    d.in.raise("IndexError",
+               "Dimension out of range (expected to be in range of [" + std::to_string(-rank) + ", " + std::to_string(rank - 1) +
+                   "], but got " + std::to_string(*n) + ")",
+               info.call);
   return d.dim_of(t, static_cast<int>(*n < 0 ? *n + rank : *n), info.call);
 }
 Value m_dim(Domain& d, CallInfo& info) { return Value::integer(static_cast<std::int64_t>(d.shape(d.id(info.args[0])).size())); }
@@ -169,7 +193,8 @@ Value m_stride(Domain& d, CallInfo& info) {
     n = Value::integer(product, d.in.sym(model::Sym::Mul, n, size, static_cast<double>(product)));
   }
   if (info.args.size() > 1)
-    if (auto k = d.integer(info.args[1]); k && !s.empty()) return out[static_cast<std::size_t>(*k < 0 ? *k + static_cast<std::int64_t>(s.size()) : *k)];
+    if (auto k = d.integer(info.args[1]); k && !s.empty())
+      return out[static_cast<std::size_t>(*k < 0 ? *k + static_cast<std::int64_t>(s.size()) : *k)];
   return d.in.tuple(std::move(out));
 }
 Value m_deepcopy(Domain& d, CallInfo& info) {
@@ -189,11 +214,40 @@ Value m_unknown(Domain& d, CallInfo& info) { return d.in.unknown("the values of 
 Value m_backward(Domain&, CallInfo&) { return Value::none(); }
 
 const std::unordered_map<std::string_view, Method>& methods() {
-  static const std::unordered_map<std::string_view, Method> table = {
-      {"size", m_size}, {"dim", m_dim}, {"ndimension", m_dim}, {"numel", m_numel}, {"nelement", m_numel}, {"item", m_item}, {"tolist", m_tolist}, {"is_contiguous", m_true}, {"is_floating_point", m_floating},
-      {"is_complex", m_complex}, {"element_size", m_element_size}, {"stride", m_stride}, {"data_ptr", m_zero}, {"storage_offset", m_zero}, {"get_device", m_zero}, {"numpy", m_numpy}, {"__array__", m_numpy}, {"__index__", m_index}, {"is_pinned", m_false},
-      {"is_conj", m_false}, {"is_neg", m_false}, {"register_hook", m_hook}, {"register_post_accumulate_grad_hook", m_hook}, {"record_stream", m_none}, {"__deepcopy__", m_deepcopy}, {"backward", m_backward}, {"__tensor_flatten__", m_unknown},
-      {"rename", m_self}, {"refine_names", m_self}, {"apply_", m_self}, {"set_", m_self}, {"resize_", m_unknown}, {"untyped_storage", m_unknown}, {"storage", m_unknown}};
+  static const std::unordered_map<std::string_view, Method> table = {{"size", m_size},
+                                                                     {"dim", m_dim},
+                                                                     {"ndimension", m_dim},
+                                                                     {"numel", m_numel},
+                                                                     {"nelement", m_numel},
+                                                                     {"item", m_item},
+                                                                     {"tolist", m_tolist},
+                                                                     {"is_contiguous", m_true},
+                                                                     {"is_floating_point", m_floating},
+                                                                     {"is_complex", m_complex},
+                                                                     {"element_size", m_element_size},
+                                                                     {"stride", m_stride},
+                                                                     {"data_ptr", m_zero},
+                                                                     {"storage_offset", m_zero},
+                                                                     {"get_device", m_zero},
+                                                                     {"numpy", m_numpy},
+                                                                     {"__array__", m_numpy},
+                                                                     {"__index__", m_index},
+                                                                     {"is_pinned", m_false},
+                                                                     {"is_conj", m_false},
+                                                                     {"is_neg", m_false},
+                                                                     {"register_hook", m_hook},
+                                                                     {"register_post_accumulate_grad_hook", m_hook},
+                                                                     {"record_stream", m_none},
+                                                                     {"__deepcopy__", m_deepcopy},
+                                                                     {"backward", m_backward},
+                                                                     {"__tensor_flatten__", m_unknown},
+                                                                     {"rename", m_self},
+                                                                     {"refine_names", m_self},
+                                                                     {"apply_", m_self},
+                                                                     {"set_", m_self},
+                                                                     {"resize_", m_unknown},
+                                                                     {"untyped_storage", m_unknown},
+                                                                     {"storage", m_unknown}};
   return table;
 }
 
@@ -221,7 +275,9 @@ Value Domain::getattr(Interpreter&, const Value& t, std::string_view name, const
   if (name == "data") return t;
   if (name == "requires_grad") return Value::boolean(info.requires_grad);
   if (name == "grad" || name == "grad_fn" || name == "names" || name == "_base" || name == "_backward_hooks") return Value::none();
-  if (name == "is_cuda" || name == "is_sparse" || name == "is_quantized" || name == "is_mkldnn" || name == "is_xpu" || name == "is_nested" || name == "is_mps" || name == "is_sparse_csr" || name == "is_vulkan") return Value::boolean(false);
+  if (name == "is_cuda" || name == "is_sparse" || name == "is_quantized" || name == "is_mkldnn" || name == "is_xpu" ||
+      name == "is_nested" || name == "is_mps" || name == "is_sparse_csr" || name == "is_vulkan")
+    return Value::boolean(false);
   if (name == "is_meta") return Value::boolean(false);
   if (name == "is_cpu") return Value::boolean(true);
   if (name == "is_leaf") return Value::boolean(info.producer < 0);
@@ -241,7 +297,11 @@ Value Domain::getattr(Interpreter&, const Value& t, std::string_view name, const
     method = native_for(key);
     if (!method.set()) {
       // __add__ and friends written out.
-      static const std::unordered_map<std::string_view, const char*> dunder = {{"__add__", "torch.add"}, {"__radd__", "torch.add"}, {"__sub__", "torch.sub"}, {"__mul__", "torch.mul"}, {"__rmul__", "torch.mul"}, {"__truediv__", "torch.div"}, {"__pow__", "torch.pow"}, {"__matmul__", "torch.matmul"}, {"__neg__", "torch.neg"}, {"__eq__", "torch.eq"}, {"__ne__", "torch.ne"}, {"__lt__", "torch.lt"}, {"__le__", "torch.le"}, {"__gt__", "torch.gt"}, {"__ge__", "torch.ge"}};
+      static const std::unordered_map<std::string_view, const char*> dunder = {
+          {"__add__", "torch.add"},  {"__radd__", "torch.add"},    {"__sub__", "torch.sub"}, {"__mul__", "torch.mul"},
+          {"__rmul__", "torch.mul"}, {"__truediv__", "torch.div"}, {"__pow__", "torch.pow"}, {"__matmul__", "torch.matmul"},
+          {"__neg__", "torch.neg"},  {"__eq__", "torch.eq"},       {"__ne__", "torch.ne"},   {"__lt__", "torch.lt"},
+          {"__le__", "torch.le"},    {"__gt__", "torch.gt"},       {"__ge__", "torch.ge"}};
       auto d = dunder.find(name);
       if (d == dunder.end()) return {};
       method = native_for(d->second);

@@ -186,11 +186,15 @@ Value module_setattr(Domain& d, CallInfo& info) {
     set_in(d, m, "_modules", name, v);
     record_write(d, m, name, v, AttrWrite::Child);
   } else if (table(in, m, "_parameters")->find(name)) {
-    if (!v.is_none()) in.raise("TypeError", "cannot assign '" + in.type_of(v)->name + "' as parameter '" + name + "' (torch.nn.Parameter or None expected)", info.call);
+    if (!v.is_none())
+      in.raise("TypeError", "cannot assign '" + in.type_of(v)->name + "' as parameter '" + name + "' (torch.nn.Parameter or None expected)",
+               info.call);
     table(in, m, "_parameters")->set(in, in.str(name), v);
     record_write(d, m, name, v, AttrWrite::Parameter);
   } else if (table(in, m, "_modules")->find(name)) {
-    if (!v.is_none() && !v.is_unknown()) in.raise("TypeError", "cannot assign '" + in.type_of(v)->name + "' as child module '" + name + "' (torch.nn.Module or None expected)", info.call);
+    if (!v.is_none() && !v.is_unknown())
+      in.raise("TypeError", "cannot assign '" + in.type_of(v)->name + "' as child module '" + name + "' (torch.nn.Module or None expected)",
+               info.call);
     table(in, m, "_modules")->set(in, in.str(name), v);
     record_write(d, m, name, v, AttrWrite::Child);
   } else if (table(in, m, "_buffers")->find(name)) {
@@ -211,10 +215,11 @@ Value module_getattr(Domain& d, CallInfo& info) {
   for (const char* t : {"_parameters", "_buffers", "_modules"})
     if (Value* v = table(in, m, t)->find(name)) {
       in.state_read(m, name, *v);
-      if (v->is(Kind::Tensor)) in.state_read(v->obj(), "", Value());   // written in place
+      if (v->is(Kind::Tensor)) in.state_read(v->obj(), "", Value());  // written in place
       return *v;
     }
-  if (m->cls->unknown_base.set()) return in.unknown("attribute '" + name + "' of a class with a base that could not be followed", info.call);
+  if (m->cls->unknown_base.set())
+    return in.unknown("attribute '" + name + "' of a class with a base that could not be followed", info.call);
   in.raise("AttributeError", "'" + m->cls->name + "' object has no attribute '" + name + "'", info.call);
 }
 
@@ -285,7 +290,10 @@ Value module_call(Domain& d, CallInfo& info) {
 
 // ---- walks -------------------------------------------------------------------------------------------------------------------
 
-struct Visit { std::string name; InstanceObj* module; };
+struct Visit {
+  std::string name;
+  InstanceObj* module;
+};
 
 /// Pre-order, each module once (unless `twice`).
 void walk(Domain& d, InstanceObj* m, const std::string& prefix, bool twice, std::vector<InstanceObj*>& seen, std::vector<Visit>& out) {
@@ -294,7 +302,8 @@ void walk(Domain& d, InstanceObj* m, const std::string& prefix, bool twice, std:
   seen.push_back(m);
   out.push_back({prefix, m});
   for (const auto& e : std::vector<DictObj::Entry>(table(d.in, m, "_modules")->entries))
-    if (e.alive && is_module(d, e.value)) walk(d, e.value.as<InstanceObj>(), prefix + (prefix.empty() ? "" : ".") + d.in.to_str(e.key), twice, seen, out);
+    if (e.alive && is_module(d, e.value))
+      walk(d, e.value.as<InstanceObj>(), prefix + (prefix.empty() ? "" : ".") + d.in.to_str(e.key), twice, seen, out);
 }
 
 std::vector<Visit> walk(Domain& d, InstanceObj* m, bool twice = false) {
@@ -304,7 +313,11 @@ std::vector<Visit> walk(Domain& d, InstanceObj* m, bool twice = false) {
   return out;
 }
 
-struct Options { std::string prefix; bool recurse = true; bool once = true; };
+struct Options {
+  std::string prefix;
+  bool recurse = true;
+  bool once = true;
+};
 
 Options options(Domain& d, CallInfo& info, bool named) {
   Options o;
@@ -339,13 +352,15 @@ Value iterator(Domain& d, std::vector<Value> items) { return d.in.iter(d.in.list
 
 Value tensors_method(Domain& d, CallInfo& info, const char* which, bool named) {
   std::vector<Value> items;
-  for (auto& [name, v] : tensors(d, instance(d.in, info.args.at(0)), which, options(d, info, named))) items.push_back(named ? d.in.tuple({d.in.str(name), v}) : v);
+  for (auto& [name, v] : tensors(d, instance(d.in, info.args.at(0)), which, options(d, info, named)))
+    items.push_back(named ? d.in.tuple({d.in.str(name), v}) : v);
   return iterator(d, std::move(items));
 }
 
 Value modules_method(Domain& d, CallInfo& info, bool named) {
   std::vector<Value> items;
-  for (const Visit& v : walk(d, instance(d.in, info.args.at(0)))) items.push_back(named ? d.in.tuple({d.in.str(v.name), v.module}) : Value(v.module));
+  for (const Visit& v : walk(d, instance(d.in, info.args.at(0))))
+    items.push_back(named ? d.in.tuple({d.in.str(v.name), v.module}) : Value(v.module));
   return iterator(d, std::move(items));
 }
 
@@ -368,7 +383,9 @@ void apply(Domain& d, const Value& m, const Value& f, const program::Expr* call,
 
 Value train(Domain& d, CallInfo& info) {
   InstanceObj* m = instance(d.in, info.args.at(0));
-  bool mode = info.args.size() > 1 ? d.in.truth(info.args[1]).value_or(true) : info.keyword("mode") ? d.in.truth(info.keyword("mode")->value).value_or(true) : true;
+  bool mode = info.args.size() > 1 ? d.in.truth(info.args[1]).value_or(true)
+      : info.keyword("mode")       ? d.in.truth(info.keyword("mode")->value).value_or(true)
+                                   : true;
   d.in.plain_setattr(m, "training", Value::boolean(mode));
   if (m->module_id >= 0) d.in.trace.modules[static_cast<std::size_t>(m->module_id)].training = mode;
   for (const auto& e : std::vector<DictObj::Entry>(table(d.in, m, "_modules")->entries))
@@ -423,7 +440,8 @@ Value add_module(Domain& d, CallInfo& info) {
   auto b = signature.bind(d.in, info);
   InstanceObj* m = instance(d.in, b[0]);
   const std::string name = d.in.to_str(b[1]);
-  if (!is_module(d, b[2]) && !b[2].is_none() && !b[2].is_unknown()) d.in.raise("TypeError", d.in.to_repr(b[2]) + " is not a Module subclass", info.call);
+  if (!is_module(d, b[2]) && !b[2].is_none() && !b[2].is_unknown())
+    d.in.raise("TypeError", d.in.to_repr(b[2]) + " is not a Module subclass", info.call);
   set_in(d, m, "_modules", name, b[2]);
   record_write(d, m, name, b[2], AttrWrite::Child);
   return Value::none();
@@ -487,7 +505,8 @@ Value module_deepcopy(Domain& d, CallInfo& info) {
     a.ctor_exprs = b.ctor_exprs;
   }
   if (from->attrs)
-    for (const auto& item : std::vector<NameMap::Item>(from->attrs->begin(), from->attrs->end())) in.plain_setattr(to, item.name, in.deepcopy(item.value, memo));
+    for (const auto& item : std::vector<NameMap::Item>(from->attrs->begin(), from->attrs->end()))
+      in.plain_setattr(to, item.name, in.deepcopy(item.value, memo));
   // What is known of the original's attributes is known of the copy's.
   std::size_t n = in.trace.attr_writes.size();
   for (std::size_t i = 0; i < n; ++i) {
@@ -503,7 +522,9 @@ Value module_deepcopy(Domain& d, CallInfo& info) {
 }
 
 Value requires_grad(Domain& d, CallInfo& info) {
-  bool on = info.args.size() > 1 ? d.in.truth(info.args[1]).value_or(true) : info.keyword("requires_grad") ? d.in.truth(info.keyword("requires_grad")->value).value_or(true) : true;
+  bool on = info.args.size() > 1      ? d.in.truth(info.args[1]).value_or(true)
+      : info.keyword("requires_grad") ? d.in.truth(info.keyword("requires_grad")->value).value_or(true)
+                                      : true;
   for (auto& [name, v] : tensors(d, instance(d.in, info.args.at(0)), "_parameters", {})) {
     model::Tensor& t = d.in.trace.tensors[static_cast<std::size_t>(d.id(v))];
     t.requires_grad = on && model::is_floating(t.dtype);
@@ -575,7 +596,8 @@ void label(Domain& d, InstanceObj* m, const std::string& fqn, std::vector<char>&
         ref.buffer = buffer;
         ref.persistent = !buffer || !off.is(Kind::Dict) || !off.as<DictObj>()->find(ref.attr);
         model::Tensor& t = in.trace.tensors[static_cast<std::size_t>(ref.tensor)];
-        if (t.name.empty() || t.origin == model::Origin::Result || t.origin == model::Origin::Constant) t.name = (fqn.empty() ? "" : fqn + ".") + ref.attr;
+        if (t.name.empty() || t.origin == model::Origin::Result || t.origin == model::Origin::Constant)
+          t.name = (fqn.empty() ? "" : fqn + ".") + ref.attr;
         if (buffer && t.origin != model::Origin::Parameter) t.origin = model::Origin::Buffer;
         entry.params.push_back(std::move(ref));
       }
@@ -601,7 +623,9 @@ void register_module_class(Domain& d) {
   ClassObj* c = in.make_class("torch.nn.modules.module", "Module");
   c->builtin = true;
   d.module_class = c;
-  auto method = [&](const char* name, auto f) { in.method(c, name, [&d, f](Interpreter&, CallInfo& info) -> Value { return f(d, info); }); };
+  auto method = [&](const char* name, auto f) {
+    in.method(c, name, [&d, f](Interpreter&, CallInfo& info) -> Value { return f(d, info); });
+  };
   method("__new__", module_new);
   method("__init__", [](Domain&, CallInfo&) { return Value::none(); });
   method("__setattr__", module_setattr);
@@ -635,7 +659,8 @@ void register_module_class(Domain& d) {
   method("bfloat16", [](Domain& d, CallInfo& i) { return convert(d, i, DType::BF16); });
   method("float", [](Domain& d, CallInfo& i) { return convert(d, i, DType::F32); });
   method("double", [](Domain& d, CallInfo& i) { return convert(d, i, DType::F64); });
-  for (const char* name : {"cuda", "cpu", "npu", "xpu", "to_empty", "share_memory", "compile", "requires_grad_", "zero_grad"}) method(name, self_of);
+  for (const char* name : {"cuda", "cpu", "npu", "xpu", "to_empty", "share_memory", "compile", "requires_grad_", "zero_grad"})
+    method(name, self_of);
   method("requires_grad_", requires_grad);
   method("zero_grad", [](Domain&, CallInfo&) { return Value::none(); });
   method("get_submodule", get_submodule);
@@ -652,7 +677,11 @@ void register_module_class(Domain& d) {
   method("_apply", self_of);
   static constexpr const char* changing[] = {"register_forward_hook", "register_forward_pre_hook"};
   for (const char* name : changing) method(name, [name](Domain& d, CallInfo& i) { return hook(d, i, name); });
-  static constexpr const char* harmless[] = {"register_full_backward_hook", "register_backward_hook", "register_full_backward_pre_hook", "register_state_dict_pre_hook", "_register_state_dict_hook", "_register_load_state_dict_pre_hook", "register_load_state_dict_post_hook", "register_load_state_dict_pre_hook", "register_state_dict_post_hook", "_register_load_state_dict_post_hook"};
+  static constexpr const char* harmless[] = {"register_full_backward_hook",        "register_backward_hook",
+                                             "register_full_backward_pre_hook",    "register_state_dict_pre_hook",
+                                             "_register_state_dict_hook",          "_register_load_state_dict_pre_hook",
+                                             "register_load_state_dict_post_hook", "register_load_state_dict_pre_hook",
+                                             "register_state_dict_post_hook",      "_register_load_state_dict_post_hook"};
   for (const char* name : harmless) method(name, [](Domain& d, CallInfo&) { return d.in.import_name("torch._handle"); });
   in.modules.native("torch.nn.modules.module", [c](Interpreter&, ModuleObj& m) { m.env.vars.set("Module", c); });
 }
@@ -676,7 +705,8 @@ Value make_input(Interpreter& in, const std::string& name, const InputSpec& spec
 
 void finish_model(Interpreter& in, const Value& model, bool training) {
   Domain& d = torch::domain(in);
-  if (!model.is(Kind::Instance) || !model.obj()->cls || !model.obj()->cls->derives_from(d.module_class)) in.raise("TypeError", "the model is a " + in.type_of(model)->name + ", not a torch.nn.Module");
+  if (!model.is(Kind::Instance) || !model.obj()->cls || !model.obj()->cls->derives_from(d.module_class))
+    in.raise("TypeError", "the model is a " + in.type_of(model)->name + ", not a torch.nn.Module");
   auto* root = model.as<InstanceObj>();
   if (root->module_id != 0) torch::swap_modules(d, root->module_id);
   std::vector<char> seen(in.trace.modules.size(), 0);

@@ -28,8 +28,12 @@ struct DeviceObj final : HostObj {
   std::string type;
   Value index;
   DeviceObj(ClassObj* c, std::string t, Value i) : HostObj(c), type(std::move(t)), index(i) {}
-  std::string repr(Interpreter&) const override { return "device(type='" + type + "'" + (index.is_none() ? "" : ", index=" + std::to_string(index.as_int())) + ")"; }
-  bool equals(Interpreter&, const Value& other) const override { return other.is(Kind::Host) && other.obj()->cls == cls && static_cast<DeviceObj*>(other.obj())->type == type; }
+  std::string repr(Interpreter&) const override {
+    return "device(type='" + type + "'" + (index.is_none() ? "" : ", index=" + std::to_string(index.as_int())) + ")";
+  }
+  bool equals(Interpreter&, const Value& other) const override {
+    return other.is(Kind::Host) && other.obj()->cls == cls && static_cast<DeviceObj*>(other.obj())->type == type;
+  }
   std::size_t hash() const override { return std::hash<std::string>()(type); }
   Value getattr(Interpreter& in, std::string_view name) override {
     if (name == "type") return in.str(type);
@@ -89,10 +93,13 @@ void define_types(Domain& d, Interpreter& in) {
     return d.call_op("torch.empty", rest, info.call);
   });
   in.method(d.tensor_class, "__init__", [](Interpreter&, CallInfo&) { return Value::none(); });
-  in.method(d.tensor_class, "_make_subclass", [](Interpreter& in, CallInfo& info) { return info.args.size() > 2 ? info.args[2] : in.unknown("tensor subclass", info.call); });
+  in.method(d.tensor_class, "_make_subclass",
+            [](Interpreter& in, CallInfo& info) { return info.args.size() > 2 ? info.args[2] : in.unknown("tensor subclass", info.call); });
   in.method(d.parameter_class, "__new__", [&d](Interpreter& in, CallInfo& info) -> Value {
     Value data = info.args.size() > 1 ? info.args[1] : info.keyword("data") ? info.keyword("data")->value : Value::none();
-    Value grad = info.args.size() > 2 ? info.args[2] : info.keyword("requires_grad") ? info.keyword("requires_grad")->value : Value::boolean(true);
+    Value grad = info.args.size() > 2   ? info.args[2]
+        : info.keyword("requires_grad") ? info.keyword("requires_grad")->value
+                                        : Value::boolean(true);
     if (data.is_unknown()) return data;
     Out out{{0}, d.default_dtype, {}};
     if (data.is(Kind::Tensor)) {
@@ -155,7 +162,21 @@ void fill_torch(Domain& d, ModuleObj& m) {
   Interpreter& in = d.in;
   NameMap& names = m.env.vars;
   for (auto& [type, value] : d.dtype_objects) names.set(std::string(model::torch_name(type)).substr(6), value);
-  for (auto [alias, type] : std::initializer_list<std::pair<const char*, DType>>{{"float", DType::F32}, {"double", DType::F64}, {"half", DType::F16}, {"long", DType::I64}, {"int", DType::I32}, {"short", DType::I16}, {"cfloat", DType::C64}, {"cdouble", DType::C128}, {"chalf", DType::C64}, {"complex32", DType::C64}, {"uint16", DType::I16}, {"uint32", DType::I32}, {"uint64", DType::I64}, {"float8_e4m3fn", DType::I8}, {"float8_e5m2", DType::I8}})
+  for (auto [alias, type] : std::initializer_list<std::pair<const char*, DType>>{{"float", DType::F32},
+                                                                                 {"double", DType::F64},
+                                                                                 {"half", DType::F16},
+                                                                                 {"long", DType::I64},
+                                                                                 {"int", DType::I32},
+                                                                                 {"short", DType::I16},
+                                                                                 {"cfloat", DType::C64},
+                                                                                 {"cdouble", DType::C128},
+                                                                                 {"chalf", DType::C64},
+                                                                                 {"complex32", DType::C64},
+                                                                                 {"uint16", DType::I16},
+                                                                                 {"uint32", DType::I32},
+                                                                                 {"uint64", DType::I64},
+                                                                                 {"float8_e4m3fn", DType::I8},
+                                                                                 {"float8_e5m2", DType::I8}})
     names.set(alias, d.dtype_objects.at(type));
   names.set("Tensor", d.tensor_class);
   names.set("Size", d.size_class);
@@ -169,7 +190,8 @@ void fill_torch(Domain& d, ModuleObj& m) {
     if (info.args.size() != 2) return in.unknown("promote_types", info.call);
     auto a = d.as_dtype(info.args[0]), b = d.as_dtype(info.args[1]);
     if (!a || !b) return in.unknown("promote_types of something that is no type", info.call);
-    Value x = d.wrap(d.new_tensor({{1}, *a, {}}, model::Origin::Constant)), y = d.wrap(d.new_tensor({{1}, *b, {}}, model::Origin::Constant));
+    Value x = d.wrap(d.new_tensor({{1}, *a, {}}, model::Origin::Constant)),
+          y = d.wrap(d.new_tensor({{1}, *b, {}}, model::Origin::Constant));
     return d.dtype_value(d.promote({x, y}));
   });
   in.def(m, "get_default_dtype", [&d](Interpreter&, CallInfo&) { return d.dtype_value(d.default_dtype); });
@@ -193,7 +215,8 @@ void fill_torch(Domain& d, ModuleObj& m) {
     return Value::none();
   });
   /// Unknown with a reason, from Python descriptions.
-  in.def(m, "_unknown", [](Interpreter& in, CallInfo& info) { return in.unknown(info.args.empty() ? "not known" : in.to_str(info.args[0]), info.call); });
+  in.def(m, "_unknown",
+         [](Interpreter& in, CallInfo& info) { return in.unknown(info.args.empty() ? "not known" : in.to_str(info.args[0]), info.call); });
   /// Opaque operation: _opaque(name, shape, dtype, *tensors).
   in.def(m, "_opaque", [&d](Interpreter& in, CallInfo& info) -> Value {
     if (info.args.size() < 3) return in.unknown("opaque operation", info.call);

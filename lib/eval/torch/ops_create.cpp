@@ -10,7 +10,8 @@ using model::Linearity;
 using model::Prim;
 using model::SizeArg;
 
-Value created(Call& c, const Domain::Sizes& sizes, DType dtype, std::optional<double> fill, int first_dim, const std::vector<model::ScalarArg>& scalars) {
+Value created(Call& c, const Domain::Sizes& sizes, DType dtype, std::optional<double> fill, int first_dim,
+              const std::vector<model::ScalarArg>& scalars) {
   for (auto n : sizes.values)
     if (n < 0) c.in.raise("RuntimeError", "Trying to create tensor with negative dimension " + std::to_string(n), c.info.call);
   Build b = c.build(Prim::Create);
@@ -23,9 +24,11 @@ Value created(Call& c, const Domain::Sizes& sizes, DType dtype, std::optional<do
     for (auto& a : b.op.scalar_args) a.expr = nullptr;
   }
   Out out{sizes.values, dtype, {}};
-  for (std::size_t i = 0; i < sizes.values.size(); ++i) out.ones.push_back(sizes.values[i] == 1 && !sizes.syms[i] && sizes.exprs[i] && sizes.exprs[i]->kind == program::ExprKind::Int);
+  for (std::size_t i = 0; i < sizes.values.size(); ++i)
+    out.ones.push_back(sizes.values[i] == 1 && !sizes.syms[i] && sizes.exprs[i] && sizes.exprs[i]->kind == program::ExprKind::Int);
   TensorId t = b.done({out})[0];
-  if (fill && count_of(sizes.values) <= static_cast<double>(max_values)) c.d.know(t, Values(static_cast<std::size_t>(count_of(sizes.values)), *fill));
+  if (fill && count_of(sizes.values) <= static_cast<double>(max_values))
+    c.d.know(t, Values(static_cast<std::size_t>(count_of(sizes.values)), *fill));
   if (c.flag("requires_grad", false)) c.in.trace.tensors[static_cast<std::size_t>(t)].requires_grad = true;
   return c.d.wrap(t);
 }
@@ -40,7 +43,8 @@ void refuse_sizes(Call& c, const std::vector<Value>& given) {
     if ((v.is(Kind::Tuple) || v.is(Kind::List)) && given.size() == 1) return refuse_sizes(c, v.as<SeqObj>()->items);
     const bool fraction = v.is(Kind::Float) && v.as_double() != static_cast<double>(static_cast<std::int64_t>(v.as_double()));
     if (v.is(Kind::Str) || fraction || v.is_none() || v.is(Kind::Tuple) || v.is(Kind::List))
-      c.in.raise("TypeError", last_name(c.name) + "(): sizes must be ints, but found an element of type " + c.in.type_of(v)->name, c.info.call);
+      c.in.raise("TypeError", last_name(c.name) + "(): sizes must be ints, but found an element of type " + c.in.type_of(v)->name,
+                 c.info.call);
   }
 }
 
@@ -60,7 +64,9 @@ Value create(Call& c) {
   return created(c, s, c.dtype().value_or(c.d.default_dtype), fill_of(last_name(c.name)));
 }
 
-Domain::Sizes named_sizes(Call& c, const char* param) { return c.d.sizes({c.arg(param)}, {c.args.exprs[static_cast<std::size_t>(c.signature.index(param))]}); }
+Domain::Sizes named_sizes(Call& c, const char* param) {
+  return c.d.sizes({c.arg(param)}, {c.args.exprs[static_cast<std::size_t>(c.signature.index(param))]});
+}
 
 DType type_of_number(Call& c, const Value& v) {
   if (v.is(Kind::Bool)) return DType::Bool;
@@ -72,7 +78,8 @@ DType type_of_number(Call& c, const Value& v) {
 Value full(Call& c) {
   Domain::Sizes s = named_sizes(c, "size");
   if (s.unknown) return unknown_size(c);
-  return created(c, s, c.dtype().value_or(type_of_number(c, c.arg("fill_value"))), c.d.number(c.arg("fill_value")), 0, c.d.scalars(c.arg("fill_value"), c.expr("fill_value")));
+  return created(c, s, c.dtype().value_or(type_of_number(c, c.arg("fill_value"))), c.d.number(c.arg("fill_value")), 0,
+                 c.d.scalars(c.arg("fill_value"), c.expr("fill_value")));
 }
 
 Value randint(Call& c) {
@@ -84,7 +91,8 @@ Value randint(Call& c) {
 }
 
 /// A one-dimensional tensor of known numbers.
-Value line(Call& c, std::int64_t n, DType dtype, std::vector<SizeArg> sizes, const std::vector<const char*>& numbers, const std::function<double(std::int64_t)>& at) {
+Value line(Call& c, std::int64_t n, DType dtype, std::vector<SizeArg> sizes, const std::vector<const char*>& numbers,
+           const std::function<double(std::int64_t)>& at) {
   Build b = c.build(Prim::Create);
   b.op.linearity = Linearity::Nonlinear;
   b.gradient = false;
@@ -117,11 +125,13 @@ Value arange(Call& c) {
   std::vector<SizeArg> sizes;
   const char* param = one ? "start" : "end";
   const Value& limit = one ? a : z;
-  if (n > 0 && *start == 0 && *step == 1) sizes.push_back({SizeArg::Dim, 0, {n}, {limit.sym()}, c.args.exprs[static_cast<std::size_t>(c.signature.index(param))]});
+  if (n > 0 && *start == 0 && *step == 1)
+    sizes.push_back({SizeArg::Dim, 0, {n}, {limit.sym()}, c.args.exprs[static_cast<std::size_t>(c.signature.index(param))]});
   double s = *start, k = *step;
   std::vector<const char*> numbers;
   if (sizes.empty()) numbers = {"start", "end", "step"};
-  Value v = line(c, n, c.dtype().value_or(type), std::move(sizes), numbers, [s, k](std::int64_t i) { return s + static_cast<double>(i) * k; });
+  Value v =
+      line(c, n, c.dtype().value_or(type), std::move(sizes), numbers, [s, k](std::int64_t i) { return s + static_cast<double>(i) * k; });
   return v;
 }
 
@@ -129,7 +139,8 @@ Value linspace(Call& c) {
   auto a = c.d.number(c.arg("start")), z = c.d.number(c.arg("end"));
   auto n = c.d.integer(c.arg("steps"));
   if (!n) return unknown_size(c);
-  std::vector<SizeArg> sizes = {{SizeArg::Dim, 0, {*n}, {c.arg("steps").sym()}, c.args.exprs[static_cast<std::size_t>(c.signature.index("steps"))]}};
+  std::vector<SizeArg> sizes = {
+      {SizeArg::Dim, 0, {*n}, {c.arg("steps").sym()}, c.args.exprs[static_cast<std::size_t>(c.signature.index("steps"))]}};
   bool logs = last_name(c.name) == "logspace";
   double base = c.real("base", 10.0);
   DType type = c.dtype().value_or(c.d.default_dtype);
@@ -159,7 +170,13 @@ Value eye(Call& c) {
   return created(c, s, c.dtype().value_or(c.d.default_dtype), std::nullopt);
 }
 
-struct Flat { Shape shape; Values values; bool known = true; bool floats = false, bools = true, complex = false; std::vector<TensorId> tensors; };
+struct Flat {
+  Shape shape;
+  Values values;
+  bool known = true;
+  bool floats = false, bools = true, complex = false;
+  std::vector<TensorId> tensors;
+};
 
 /// Nested lists of numbers → shape and numbers.
 void flatten(Call& c, const Value& v, std::size_t depth, Flat& f) {
@@ -215,7 +232,12 @@ Value tensor(Call& c) {
     std::string name = type.set() ? c.in.to_str(type) : "float64";
     f.bools = name.find("bool") != std::string::npos;
     f.floats = name.find("float") != std::string::npos;
-    DType dt = f.bools ? DType::Bool : name.find("float32") != std::string::npos ? DType::F32 : f.floats ? DType::F64 : name.find("complex") != std::string::npos ? DType::C128 : name.find("int32") != std::string::npos ? DType::I32 : DType::I64;
+    DType dt = f.bools                              ? DType::Bool
+        : name.find("float32") != std::string::npos ? DType::F32
+        : f.floats                                  ? DType::F64
+        : name.find("complex") != std::string::npos ? DType::C128
+        : name.find("int32") != std::string::npos   ? DType::I32
+                                                    : DType::I64;
     Build b = c.build(Prim::Create);
     b.gradient = false;
     TensorId t = b.done({{f.shape, c.dtype().value_or(dt), {}}})[0];
@@ -223,9 +245,14 @@ Value tensor(Call& c) {
     return c.d.wrap(t);
   }
   if (data.is(Kind::Range)) data = c.in.list(c.in.to_vector(data));
-  if (!data.is_number() && !data.is(Kind::Complex) && !data.is(Kind::Tuple) && !data.is(Kind::List)) return c.in.unknown("tensor from an object that is not understood", c.info.call);
+  if (!data.is_number() && !data.is(Kind::Complex) && !data.is(Kind::Tuple) && !data.is(Kind::List))
+    return c.in.unknown("tensor from an object that is not understood", c.info.call);
   flatten(c, data, 0, f);
-  DType type = f.complex ? DType::C64 : f.floats ? c.d.default_dtype : f.bools && !f.values.empty() ? DType::Bool : f.values.empty() && f.tensors.empty() ? c.d.default_dtype : DType::I64;
+  DType type = f.complex                      ? DType::C64
+      : f.floats                              ? c.d.default_dtype
+      : f.bools && !f.values.empty()          ? DType::Bool
+      : f.values.empty() && f.tensors.empty() ? c.d.default_dtype
+                                              : DType::I64;
   Build b = c.build(Prim::Create);
   b.gradient = false;
   for (std::size_t i = 0; i < f.tensors.size(); ++i) b.operand(f.tensors[i], std::to_string(i));
@@ -282,11 +309,13 @@ Value new_like(Call& c) {
 Value new_full(Call& c) {
   Domain::Sizes s = named_sizes(c, "size");
   if (s.unknown) return unknown_size(c);
-  return created(c, s, c.dtype().value_or(c.d.tensor(c.tensor("input")).dtype), c.d.number(c.arg("fill_value")), 0, c.d.scalars(c.arg("fill_value"), c.expr("fill_value")));
+  return created(c, s, c.dtype().value_or(c.d.tensor(c.tensor("input")).dtype), c.d.number(c.arg("fill_value")), 0,
+                 c.d.scalars(c.arg("fill_value"), c.expr("fill_value")));
 }
 
 Value new_tensor(Call& c) {
-  return c.d.call_op("torch.tensor", {c.arg("data")}, c.info.call, {}, {{"dtype", c.d.dtype_value(c.dtype().value_or(c.d.tensor(c.tensor("input")).dtype)), nullptr}});
+  return c.d.call_op("torch.tensor", {c.arg("data")}, c.info.call, {},
+                     {{"dtype", c.d.dtype_value(c.dtype().value_or(c.d.tensor(c.tensor("input")).dtype)), nullptr}});
 }
 
 Value triangle_indices(Call& c) {
@@ -294,7 +323,8 @@ Value triangle_indices(Call& c) {
   if (!rows || !cols) return unknown_size(c);
   std::int64_t offset = c.integer("offset", 0), n = 0;
   bool upper = last_name(c.name).starts_with("triu");
-  for (std::int64_t i = 0; i < *rows; ++i) n += upper ? std::clamp<std::int64_t>(*cols - (i + offset), 0, *cols) : std::clamp<std::int64_t>(i + offset + 1, 0, *cols);
+  for (std::int64_t i = 0; i < *rows; ++i)
+    n += upper ? std::clamp<std::int64_t>(*cols - (i + offset), 0, *cols) : std::clamp<std::int64_t>(i + offset + 1, 0, *cols);
   Domain::Sizes s;
   s.values = {2, n};
   s.syms = {nullptr, nullptr};
@@ -403,7 +433,24 @@ Value fftfreq(Call& c) {
 }  // namespace
 
 Table create_functions() {
-  return {{"create", create}, {"full", full}, {"randint", randint}, {"arange", arange}, {"linspace", linspace}, {"eye", eye}, {"tensor", tensor}, {"randperm", randperm}, {"like", like}, {"new", new_like}, {"new_full", new_full}, {"new_tensor", new_tensor}, {"triangle_indices", triangle_indices}, {"unique", unique}, {"window", window}, {"fft", fft}, {"fftshift", fftshift}, {"fftfreq", fftfreq}};
+  return {{"create", create},
+          {"full", full},
+          {"randint", randint},
+          {"arange", arange},
+          {"linspace", linspace},
+          {"eye", eye},
+          {"tensor", tensor},
+          {"randperm", randperm},
+          {"like", like},
+          {"new", new_like},
+          {"new_full", new_full},
+          {"new_tensor", new_tensor},
+          {"triangle_indices", triangle_indices},
+          {"unique", unique},
+          {"window", window},
+          {"fft", fft},
+          {"fftshift", fftshift},
+          {"fftfreq", fftfreq}};
 }
 
 }  // namespace shardwright::eval::torch

@@ -32,14 +32,14 @@ std::int64_t ravel(const Shape& at, const Shape& shape) {
 struct Item {
   enum Kind { Int, Slice, New, Tensor, Mask } kind = Slice;
   std::int64_t start = 0, stop = 0, step = 1;  ///< Int: start; Slice: normalised
-  bool all = true;                              ///< Slice: everything
+  bool all = true;                             ///< Slice: everything
   TensorId tensor = -1;
-  std::size_t dims = 1;                         ///< dimensions of the source it consumes
+  std::size_t dims = 1;  ///< dimensions of the source it consumes
 };
 
 struct Key {
   std::vector<Item> items;
-  std::string unknown;                          ///< why it cannot be read
+  std::string unknown;  ///< why it cannot be read
 };
 
 std::optional<std::int64_t> bound(Domain& d, const Value& v, std::int64_t fallback, std::int64_t n, bool& ok) {
@@ -139,7 +139,11 @@ Key read_key(Domain& d, TensorId t, const Value& key, const program::Expr* site)
       Item i;
       i.kind = Item::Int;
       i.start = *n < 0 ? *n + shape[at] : *n;
-      if (i.start < 0 || i.start >= shape[at]) d.in.raise("IndexError", "index " + std::to_string(*n) + " is out of bounds for dimension " + std::to_string(at) + " with size " + std::to_string(shape[at]), site);
+      if (i.start < 0 || i.start >= shape[at])
+        d.in.raise("IndexError",
+                   "index " + std::to_string(*n) + " is out of bounds for dimension " + std::to_string(at) + " with size " +
+                       std::to_string(shape[at]),
+                   site);
       k.items.push_back(i);
       ++at;
     } else {
@@ -156,7 +160,8 @@ std::string text_of(const std::vector<Item>& items) {
   std::string out;
   for (const Item& i : items)
     if (i.kind == Item::Int) out += std::to_string(i.start) + ",";
-    else if (i.kind == Item::Slice && !i.all) out += std::to_string(i.start) + ":" + std::to_string(i.stop) + ":" + std::to_string(i.step) + ",";
+    else if (i.kind == Item::Slice && !i.all)
+      out += std::to_string(i.start) + ":" + std::to_string(i.stop) + ":" + std::to_string(i.step) + ",";
     else if (i.kind == Item::New) out += "None,";
     else out += i.kind == Item::Slice ? ":," : "[],";
   return out;
@@ -219,10 +224,15 @@ TensorId basic(Domain& d, const Site& site, TensorId t, const std::vector<Item>&
 
 }  // namespace
 
-Value Domain::getitem(Interpreter&, const Value& object, const Value& key, const program::Expr* site_expr, const program::Expr* t_expr, const program::Expr*) {
+Value Domain::getitem(Interpreter&, const Value& object, const Value& key, const program::Expr* site_expr, const program::Expr* t_expr,
+                      const program::Expr*) {
   TensorId t = id(object);
   if (key.is_unknown()) return key;
-  if (shape(t).empty() && !key.is_none() && !key.is(Kind::Ellipsis) && !key.is(Kind::Tuple) && !key.is(Kind::Tensor)) in.raise("IndexError", "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ to convert a 0-dim tensor to a number", site_expr);
+  if (shape(t).empty() && !key.is_none() && !key.is(Kind::Ellipsis) && !key.is(Kind::Tuple) && !key.is(Kind::Tensor))
+    in.raise(
+        "IndexError",
+        "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ to convert a 0-dim tensor to a number",
+        site_expr);
   Site site = in.site(site_expr);
   Key k = read_key(*this, t, key, site_expr);
   if (!k.unknown.empty()) return in.unknown(k.unknown, site_expr);
@@ -399,7 +409,11 @@ void Domain::setitem(Interpreter&, const Value& object, const Value& key, const 
         }
       }
       std::size_t j = part.size() - std::min(part.size(), s.size()) + (s.size() > part.size() ? i - (s.size() - part.size()) : i);
-      if (s[i] != 1 && s[i] != part_shape[j]) in.raise("RuntimeError", "The expanded size of the tensor (" + std::to_string(part_shape[j]) + ") must match the existing size (" + std::to_string(s[i]) + ")", site_expr);
+      if (s[i] != 1 && s[i] != part_shape[j])
+        in.raise("RuntimeError",
+                 "The expanded size of the tensor (" + std::to_string(part_shape[j]) + ") must match the existing size (" +
+                     std::to_string(s[i]) + ")",
+                 site_expr);
       own.push_back(s[i] == 1 && part_shape[j] != 1 ? -1 : part[j]);
     }
     b.operand(id(v), "value");
@@ -426,7 +440,11 @@ Value narrow_to(Call& c, TensorId t, int dim, std::int64_t start, std::int64_t l
   i.start = start < 0 ? start + s[static_cast<std::size_t>(dim)] : start;
   i.stop = i.start + length;
   i.step = step;
-  if (i.stop > s[static_cast<std::size_t>(dim)]) c.in.raise("RuntimeError", "start (" + std::to_string(start) + ") + length (" + std::to_string(length) + ") exceeds dimension size (" + std::to_string(s[static_cast<std::size_t>(dim)]) + ").", c.info.call);
+  if (i.stop > s[static_cast<std::size_t>(dim)])
+    c.in.raise("RuntimeError",
+               "start (" + std::to_string(start) + ") + length (" + std::to_string(length) + ") exceeds dimension size (" +
+                   std::to_string(s[static_cast<std::size_t>(dim)]) + ").",
+               c.info.call);
   i.all = i.start == 0 && length == s[static_cast<std::size_t>(dim)];
   return c.d.wrap(basic(c.d, c.site, t, items, operand));
 }
@@ -594,7 +612,15 @@ Value fill_(Call& c) {
 }  // namespace
 
 Table index_functions() {
-  return {{"index_select", index_select}, {"gather", gather}, {"scatter", scatter}, {"opaque_like", opaque_like}, {"opaque_unknown", opaque_unknown}, {"take", take}, {"bucketize", bucketize}, {"copy_", copy_}, {"fill_", fill_}};
+  return {{"index_select", index_select},
+          {"gather", gather},
+          {"scatter", scatter},
+          {"opaque_like", opaque_like},
+          {"opaque_unknown", opaque_unknown},
+          {"take", take},
+          {"bucketize", bucketize},
+          {"copy_", copy_},
+          {"fill_", fill_}};
 }
 
 }  // namespace shardwright::eval::torch

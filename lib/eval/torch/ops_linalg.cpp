@@ -45,13 +45,20 @@ struct Batch {
 Value matmul_of(Call& c, const std::string& first, const std::string& second) {
   TensorId x = c.tensor(first), y = c.tensor(second);
   const model::Tensor a = c.d.tensor(x), z = c.d.tensor(y);
-  if (a.shape.empty() || z.shape.empty()) c.in.raise("RuntimeError", "both arguments to matmul need to be at least 1D, but they are " + std::to_string(a.shape.size()) + "D and " + std::to_string(z.shape.size()) + "D", c.info.call);
+  if (a.shape.empty() || z.shape.empty())
+    c.in.raise("RuntimeError",
+               "both arguments to matmul need to be at least 1D, but they are " + std::to_string(a.shape.size()) + "D and " +
+                   std::to_string(z.shape.size()) + "D",
+               c.info.call);
   bool row = a.shape.size() == 1, column = z.shape.size() == 1;
   std::int64_t k = a.shape.back(), k2 = column ? z.shape[0] : z.shape[z.shape.size() - 2];
-  if (k != k2) c.in.raise("RuntimeError", "mat1 and mat2 shapes cannot be multiplied (" + product_text(a.shape) + " and " + product_text(z.shape) + ")", c.info.call);
+  if (k != k2)
+    c.in.raise("RuntimeError",
+               "mat1 and mat2 shapes cannot be multiplied (" + product_text(a.shape) + " and " + product_text(z.shape) + ")", c.info.call);
   Build b = c.build(Prim::Labelled);
   auto lead = [](const model::Tensor& t, std::size_t n) {
-    return std::make_pair(Shape(t.shape.begin(), t.shape.end() - static_cast<std::ptrdiff_t>(n)), std::vector<char>(t.literal_one.begin(), t.literal_one.end() - static_cast<std::ptrdiff_t>(n)));
+    return std::make_pair(Shape(t.shape.begin(), t.shape.end() - static_cast<std::ptrdiff_t>(n)),
+                          std::vector<char>(t.literal_one.begin(), t.literal_one.end() - static_cast<std::ptrdiff_t>(n)));
   };
   auto la = lead(a, row ? 1 : 2), lz = lead(z, column ? 1 : 2);
   Batch batch(c, b, {la, lz});
@@ -90,7 +97,8 @@ Value baddbmm(Call& c) {
   // beta * input + alpha * batch1 @ batch2: the first operand is an ordinary one (it has a batch), so two operations.
   Value product = matmul_of(c, "batch1", "batch2");
   if (!product.is(Kind::Tensor) || (c.d.number(c.arg("beta")) && c.real("beta", 1) == 0)) return product;
-  return c.d.elementwise(c, "torch.add", {c.arg("input"), product}, {"input", "other"}, {c.expr("input"), nullptr}, Linearity::Linear, std::nullopt);
+  return c.d.elementwise(c, "torch.add", {c.arg("input"), product}, {"input", "other"}, {c.expr("input"), nullptr}, Linearity::Linear,
+                         std::nullopt);
 }
 
 Value einsum(Call& c) {
@@ -123,7 +131,11 @@ Value einsum(Call& c) {
     if (ch == ',') parts.emplace_back();
     else parts.back() += ch;
   }
-  if (parts.size() != operands.size()) c.in.raise("ValueError", "einsum(): the number of operands (" + std::to_string(operands.size()) + ") does not match the equation's " + std::to_string(parts.size()), c.info.call);
+  if (parts.size() != operands.size())
+    c.in.raise("ValueError",
+               "einsum(): the number of operands (" + std::to_string(operands.size()) + ") does not match the equation's " +
+                   std::to_string(parts.size()),
+               c.info.call);
   // "..." stands for dimensions broadcast from the right.
   std::size_t ellipsis = 0;
   std::vector<std::size_t> widths;
@@ -131,7 +143,11 @@ Value einsum(Call& c) {
     std::size_t rank = d.shape(d.id(operands[k])).size(), letters = 0;
     bool dots = parts[k].find("...") != std::string::npos;
     for (char ch : parts[k]) letters += ch != '.';
-    if (dots ? rank < letters : rank != letters) c.in.raise("RuntimeError", "einsum(): the number of subscripts in the equation (" + std::to_string(letters) + ") does not match the number of dimensions (" + std::to_string(rank) + ") for operand " + std::to_string(k), c.info.call);
+    if (dots ? rank < letters : rank != letters)
+      c.in.raise("RuntimeError",
+                 "einsum(): the number of subscripts in the equation (" + std::to_string(letters) +
+                     ") does not match the number of dimensions (" + std::to_string(rank) + ") for operand " + std::to_string(k),
+                 c.info.call);
     widths.push_back(dots ? rank - letters : 0);
     ellipsis = std::max(ellipsis, widths.back());
   }
@@ -142,7 +158,11 @@ Value einsum(Call& c) {
     if (fresh) it->second = b.label(size);
     model::Label& l = b.op.labels[static_cast<std::size_t>(it->second)];
     if (l.size == 1) l.size = size;
-    if (size != 1 && l.size != size) c.in.raise("RuntimeError", "einsum(): subscript " + key + " has size " + std::to_string(size) + " which does not broadcast with previously seen size " + std::to_string(l.size), c.info.call);
+    if (size != 1 && l.size != size)
+      c.in.raise("RuntimeError",
+                 "einsum(): subscript " + key + " has size " + std::to_string(size) +
+                     " which does not broadcast with previously seen size " + std::to_string(l.size),
+                 c.info.call);
     return it->second;
   };
   std::vector<std::vector<std::string>> keys;
@@ -199,7 +219,9 @@ Value einsum(Call& c) {
   std::vector<int> labels;
   for (const auto& key : out_keys) {
     auto it = label.find(key);
-    if (it == label.end()) c.in.raise("RuntimeError", "einsum(): output subscript " + key + " does not appear in the equation for any input operand", c.info.call);
+    if (it == label.end())
+      c.in.raise("RuntimeError", "einsum(): output subscript " + key + " does not appear in the equation for any input operand",
+                 c.info.call);
     labels.push_back(it->second);
     out.shape.push_back(b.op.labels[static_cast<std::size_t>(it->second)].size);
   }
@@ -289,8 +311,13 @@ Value attention(Call& c) {
   TensorId q = c.tensor("query"), k = c.tensor("key"), v = c.tensor("value");
   const model::Tensor tq = d.tensor(q), tk = d.tensor(k), tv = d.tensor(v);
   std::size_t rank = tq.shape.size();
-  if (rank < 2 || tk.shape.size() < 2 || tv.shape.size() < 2) return c.in.unknown("attention on tensors with fewer than two dimensions", c.info.call);
-  if (tq.shape.back() != tk.shape.back()) c.in.raise("RuntimeError", "scaled_dot_product_attention: query and key have widths " + std::to_string(tq.shape.back()) + " and " + std::to_string(tk.shape.back()), c.info.call);
+  if (rank < 2 || tk.shape.size() < 2 || tv.shape.size() < 2)
+    return c.in.unknown("attention on tensors with fewer than two dimensions", c.info.call);
+  if (tq.shape.back() != tk.shape.back())
+    c.in.raise("RuntimeError",
+               "scaled_dot_product_attention: query and key have widths " + std::to_string(tq.shape.back()) + " and " +
+                   std::to_string(tk.shape.back()),
+               c.info.call);
   // Grouped queries: fewer key/value heads, each repeated for a run of query heads.
   if (c.flag("enable_gqa", false) && rank >= 3 && tk.shape.size() == rank && tk.shape[rank - 3] != tq.shape[rank - 3]) {
     std::int64_t repeat = tq.shape[rank - 3] / std::max<std::int64_t>(tk.shape[rank - 3], 1);
@@ -307,13 +334,15 @@ Value attention(Call& c) {
   Build b = c.build(Prim::Labelled);
   auto lq = lead(q), lk = lead(k), lv = lead(v);
   Batch batch(c, b, {lq, lk, lv});
-  int n = b.label(tq.shape[rank - 2]), m = b.label(tk.shape[tk.shape.size() - 2], true, "attention keys"), w = b.label(tq.shape.back(), true, "attention width"), e = b.label(tv.shape.back());
+  int n = b.label(tq.shape[rank - 2]), m = b.label(tk.shape[tk.shape.size() - 2], true, "attention keys"),
+      w = b.label(tq.shape.back(), true, "attention width"), e = b.label(tv.shape.back());
   auto with = [](std::vector<int> x, int a, int z) {
     x.push_back(a);
     x.push_back(z);
     return x;
   };
-  b.op.in = {with(batch.of(lq.first, lq.second), n, w), with(batch.of(lk.first, lk.second), m, w), with(batch.of(lv.first, lv.second), m, e)};
+  b.op.in = {with(batch.of(lq.first, lq.second), n, w), with(batch.of(lk.first, lk.second), m, w),
+             with(batch.of(lv.first, lv.second), m, e)};
   b.operand(q, "query", c.expr("query"));
   b.operand(k, "key", c.expr("key"));
   b.operand(v, "value", c.expr("value"));
@@ -338,7 +367,8 @@ Value attention(Call& c) {
   for (auto& s : d.scalars(c.arg("scale"), c.expr("scale"))) b.op.scalar_args.push_back(s);
   if (c.real("dropout_p", 0) > 0) b.op.random = "dropout";
   double lead_count = count_of(batch.shape);
-  b.op.flops = 2 * lead_count * static_cast<double>(tq.shape[rank - 2]) * static_cast<double>(tk.shape[tk.shape.size() - 2]) * static_cast<double>(tq.shape.back() + tv.shape.back());
+  b.op.flops = 2 * lead_count * static_cast<double>(tq.shape[rank - 2]) * static_cast<double>(tk.shape[tk.shape.size() - 2]) *
+      static_cast<double>(tq.shape.back() + tv.shape.back());
   return d.wrap(b.done({out})[0]);
 }
 
@@ -353,7 +383,8 @@ Value embedding(Call& c) {
   std::vector<int> rows = out;
   // Rows that are rescaled in place or whose gradient counts ids look at the whole table.
   bool plain = !c.has("max_norm") && !c.flag("scale_grad_by_freq", false) && !c.flag("sparse", false);
-  int v = b.label(table.shape[0], true, plain ? "vocabulary" : "embedding with max_norm, scale_grad_by_freq or sparse"), width = b.label(table.shape[1]);
+  int v = b.label(table.shape[0], true, plain ? "vocabulary" : "embedding with max_norm, scale_grad_by_freq or sparse"),
+      width = b.label(table.shape[1]);
   b.operand(x, "input", c.expr("input"));
   b.operand(w, "weight", c.expr("weight"));
   b.op.in = {rows, {v, width}};
@@ -414,10 +445,18 @@ Value class_loss(Call& c) {
   b.operand(y, "target", c.expr("target"));
   if (target.shape.size() == logits.shape.size()) b.op.in.push_back(labels);
   else if (target.shape.size() == rest.size()) b.op.in.push_back(rest);
-  else c.in.raise("ValueError", c.name + ": Expected target to have " + std::to_string(rest.size()) + " or " + std::to_string(logits.shape.size()) + " dimensions, got " + std::to_string(target.shape.size()), c.info.call);
+  else
+    c.in.raise("ValueError",
+               c.name + ": Expected target to have " + std::to_string(rest.size()) + " or " + std::to_string(logits.shape.size()) +
+                   " dimensions, got " + std::to_string(target.shape.size()),
+               c.info.call);
   for (std::size_t i = 0, j = 0; target.shape.size() == rest.size() && i < logits.shape.size(); ++i) {
     if (i == classes) continue;
-    if (target.shape[j] != logits.shape[i]) c.in.raise("ValueError", "Expected input batch_size (" + std::to_string(logits.shape[i]) + ") to match target batch_size (" + std::to_string(target.shape[j]) + ").", c.info.call);
+    if (target.shape[j] != logits.shape[i])
+      c.in.raise("ValueError",
+                 "Expected input batch_size (" + std::to_string(logits.shape[i]) + ") to match target batch_size (" +
+                     std::to_string(target.shape[j]) + ").",
+                 c.info.call);
     ++j;
   }
   if (c.has("weight")) {
@@ -449,7 +488,17 @@ Value scalar_opaque(Call& c) {
 }  // namespace
 
 Table linalg_functions() {
-  return {{"matmul", matmul}, {"baddbmm", baddbmm}, {"einsum", einsum}, {"tensordot", tensordot}, {"cross", cross}, {"opaque_kron", opaque_kron}, {"attention", attention}, {"embedding", embedding}, {"one_hot", one_hot}, {"class_loss", class_loss}, {"scalar_opaque", scalar_opaque}};
+  return {{"matmul", matmul},
+          {"baddbmm", baddbmm},
+          {"einsum", einsum},
+          {"tensordot", tensordot},
+          {"cross", cross},
+          {"opaque_kron", opaque_kron},
+          {"attention", attention},
+          {"embedding", embedding},
+          {"one_hot", one_hot},
+          {"class_loss", class_loss},
+          {"scalar_opaque", scalar_opaque}};
 }
 
 }  // namespace shardwright::eval::torch

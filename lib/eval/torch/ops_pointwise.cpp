@@ -73,12 +73,14 @@ Value clamp(Call& c) {
 Value where(Call& c) {
   if (!c.has("input")) return c.in.unknown("torch.where(condition) has a size that depends on data", c.info.call);
   auto keeps = [&](const char* p) { return c.is_tensor(p) || zero(c.arg(p)); };
-  return c.d.elementwise(c, {"condition", "input", "other"}, keeps("input") && keeps("other") ? Linearity::Linear : Linearity::Nonlinear, c.d.promote({c.arg("input"), c.arg("other")}));
+  return c.d.elementwise(c, {"condition", "input", "other"}, keeps("input") && keeps("other") ? Linearity::Linear : Linearity::Nonlinear,
+                         c.d.promote({c.arg("input"), c.arg("other")}));
 }
 
 Value where_method(Call& c) {
   std::vector<Value> v = {c.arg("condition"), c.arg("input"), c.arg("other")};
-  return c.d.elementwise(c, "torch.where", v, {"condition", "input", "other"}, {c.expr("condition"), c.expr("input"), c.expr("other")}, Linearity::Nonlinear, c.d.promote({v[1], v[2]}));
+  return c.d.elementwise(c, "torch.where", v, {"condition", "input", "other"}, {c.expr("condition"), c.expr("input"), c.expr("other")},
+                         Linearity::Nonlinear, c.d.promote({v[1], v[2]}));
 }
 
 Value masked_fill(Call& c) {
@@ -90,8 +92,10 @@ Value masked_fill(Call& c) {
     p.emplace_back("value");
     e.push_back(c.expr("value"));
   }
-  Value filled = c.d.elementwise(c, c.name, v, p, e, zero(c.arg("value")) ? Linearity::Linear : Linearity::Nonlinear, c.d.tensor(c.tensor("input")).dtype);
-  if (filled.is(Kind::Tensor) && !c.is_tensor("value")) known::elementwise(c.d, "masked_fill", {c.arg("input"), c.arg("mask"), c.arg("value")}, c.d.id(filled));
+  Value filled = c.d.elementwise(c, c.name, v, p, e, zero(c.arg("value")) ? Linearity::Linear : Linearity::Nonlinear,
+                                 c.d.tensor(c.tensor("input")).dtype);
+  if (filled.is(Kind::Tensor) && !c.is_tensor("value"))
+    known::elementwise(c.d, "masked_fill", {c.arg("input"), c.arg("mask"), c.arg("value")}, c.d.id(filled));
   return filled;
 }
 
@@ -100,7 +104,8 @@ Value dropout(Call& c) {
   Value v = c.d.elementwise(c, {"input"}, Linearity::Nonlinear);
   if (p > 0 && v.is(Kind::Tensor)) {
     c.in.trace.ops.back().random = "dropout";
-    if (c.d.observer) c.d.observer->noticed("dropout", c.name, {c.tensor("input")}, c.site, c.d.module_stack.empty() ? -1 : c.d.module_stack.back());
+    if (c.d.observer)
+      c.d.observer->noticed("dropout", c.name, {c.tensor("input")}, c.site, c.d.module_stack.empty() ? -1 : c.d.module_stack.back());
   }
   return v;
 }
@@ -133,7 +138,8 @@ Value pointwise_loss(Call& c) {
   std::vector<int> all;
   for (std::size_t i = 0; i < c.d.shape(t).size(); ++i) all.push_back(static_cast<int>(i));
   DType type = c.d.tensor(t).dtype;
-  return c.d.wrap(c.d.reduce(how == "sum" ? "torch.sum" : "torch.mean", c.site, t, all, false, Linearity::Linear, false, how != "sum", "", type, nullptr));
+  return c.d.wrap(c.d.reduce(how == "sum" ? "torch.sum" : "torch.mean", c.site, t, all, false, Linearity::Linear, false, how != "sum", "",
+                             type, nullptr));
 }
 
 Value cast_to(Call& c) {
@@ -160,7 +166,10 @@ Value type_as(Call& c) {
 }
 
 Value cast_named(Call& c) {
-  static const std::unordered_map<std::string_view, DType> types = {{"float", DType::F32}, {"double", DType::F64}, {"half", DType::F16}, {"bfloat16", DType::BF16}, {"long", DType::I64}, {"int", DType::I32}, {"short", DType::I16}, {"char", DType::I8}, {"byte", DType::U8}, {"bool", DType::Bool}, {"cfloat", DType::C64}, {"cdouble", DType::C128}};
+  static const std::unordered_map<std::string_view, DType> types = {
+      {"float", DType::F32}, {"double", DType::F64}, {"half", DType::F16},   {"bfloat16", DType::BF16},
+      {"long", DType::I64},  {"int", DType::I32},    {"short", DType::I16},  {"char", DType::I8},
+      {"byte", DType::U8},   {"bool", DType::Bool},  {"cfloat", DType::C64}, {"cdouble", DType::C128}};
   auto at = types.find(last_name(c.name));
   TensorId t = c.d.cast("torch.Tensor.to", c.site, c.tensor("input"), at == types.end() ? DType::F32 : at->second, c.expr("input"));
   return t == c.tensor("input") ? c.arg("input") : c.d.wrap(t);
@@ -171,7 +180,20 @@ Value same_value(Call& c) { return c.arg("input"); }
 }  // namespace
 
 Table pointwise_functions() {
-  return {{"add", add}, {"multiply", multiply}, {"divide", divide}, {"clamp", clamp}, {"where", where}, {"where_method", where_method}, {"masked_fill", masked_fill}, {"dropout", dropout}, {"prelu", prelu}, {"pointwise_loss", pointwise_loss}, {"cast_to", cast_to}, {"type_as", type_as}, {"cast_named", cast_named}, {"same_value", same_value}};
+  return {{"add", add},
+          {"multiply", multiply},
+          {"divide", divide},
+          {"clamp", clamp},
+          {"where", where},
+          {"where_method", where_method},
+          {"masked_fill", masked_fill},
+          {"dropout", dropout},
+          {"prelu", prelu},
+          {"pointwise_loss", pointwise_loss},
+          {"cast_to", cast_to},
+          {"type_as", type_as},
+          {"cast_named", cast_named},
+          {"same_value", same_value}};
 }
 
 }  // namespace shardwright::eval::torch

@@ -61,7 +61,8 @@ Value max(Call& c) {
   DType type = c.d.tensor(t).dtype;
   std::size_t rank = c.d.shape(t).size();
   if (!c.has("dim")) {
-    TensorId out = c.d.reduce(c.name, c.site, t, all_dims(rank), false, Linearity::Nonlinear, true, false, why_of(c), type, c.expr("input"));
+    TensorId out =
+        c.d.reduce(c.name, c.site, t, all_dims(rank), false, Linearity::Nonlinear, true, false, why_of(c), type, c.expr("input"));
     known::reduce(c.d, last_name(c.name), t, all_dims(rank), out);
     return c.d.wrap(out);
   }
@@ -78,7 +79,8 @@ Value variance(Call& c) {
   auto dims = c.arg("dim").is(Kind::Bool) ? all_dims(rank) : c.dims("dim", rank).value_or(all_dims(rank));
   DType type = c.d.tensor(t).dtype;
   bool two = c.rule.outputs == 2;
-  std::vector<TensorId> ids = reduce_many(c, t, dims, c.flag("keepdim", false), two ? std::vector<DType>{type, type} : std::vector<DType>{type});
+  std::vector<TensorId> ids =
+      reduce_many(c, t, dims, c.flag("keepdim", false), two ? std::vector<DType>{type, type} : std::vector<DType>{type});
   return two ? c.d.wrap(ids) : c.d.wrap(ids[0]);
 }
 
@@ -89,7 +91,8 @@ Value norm(Call& c) {
   DType type = c.d.tensor(t).dtype;
   if (type == DType::C64) type = DType::F32;
   if (type == DType::C128) type = DType::F64;
-  return c.d.wrap(c.d.reduce(c.name, c.site, t, dims, c.flag("keepdim", false), Linearity::Nonlinear, true, false, why_of(c), c.dtype().value_or(type), c.expr("input")));
+  return c.d.wrap(c.d.reduce(c.name, c.site, t, dims, c.flag("keepdim", false), Linearity::Nonlinear, true, false, why_of(c),
+                             c.dtype().value_or(type), c.expr("input")));
 }
 
 Value quantile(Call& c) {
@@ -97,7 +100,8 @@ Value quantile(Call& c) {
   std::size_t rank = c.d.shape(t).size();
   if (c.is_tensor("q") && !c.d.shape(c.tensor("q")).empty()) return c.in.unknown("quantile with several quantiles", c.info.call);
   auto dims = c.dims("dim", rank).value_or(all_dims(rank));
-  return c.d.wrap(c.d.reduce(c.name, c.site, t, dims, c.flag("keepdim", false), Linearity::Nonlinear, true, false, why_of(c), c.d.tensor(t).dtype, c.expr("input")));
+  return c.d.wrap(c.d.reduce(c.name, c.site, t, dims, c.flag("keepdim", false), Linearity::Nonlinear, true, false, why_of(c),
+                             c.d.tensor(t).dtype, c.expr("input")));
 }
 
 /// F.softmax without dim: PyTorch's deprecated choice.
@@ -146,7 +150,8 @@ Value diff(Call& c) {
     std::int64_t size = c.d.shape(t)[static_cast<std::size_t>(dim)];
     if (size == 0) break;
     Value next = narrow_to(c, t, dim, 1, size - 1, 1, nullptr), here = narrow_to(c, t, dim, 0, size - 1, 1, nullptr);
-    t = c.d.id(c.d.elementwise(c, "torch.sub", {next, here}, {"input", "other"}, {nullptr, nullptr}, Linearity::Linear, c.d.tensor(t).dtype));
+    t = c.d.id(
+        c.d.elementwise(c, "torch.sub", {next, here}, {"input", "other"}, {nullptr, nullptr}, Linearity::Linear, c.d.tensor(t).dtype));
   }
   return c.d.wrap(t);
 }
@@ -253,7 +258,9 @@ Value layer_norm(Call& c) {
       std::string want, got;
       for (auto d : *normalized) want += (want.empty() ? "" : ", ") + std::to_string(d);
       for (auto d : source.shape) got += (got.empty() ? "" : ", ") + std::to_string(d);
-      c.in.raise("RuntimeError", "Given normalized_shape=[" + want + "], expected input with shape [*, " + want + "], but got input of size[" + got + "]", c.info.call);
+      c.in.raise("RuntimeError",
+                 "Given normalized_shape=[" + want + "], expected input with shape [*, " + want + "], but got input of size[" + got + "]",
+                 c.info.call);
     }
   }
   Build b = c.build(Prim::Labelled);
@@ -324,17 +331,35 @@ Value channels_whole(Call& c) {
 
 /// Two tensors broadcast, one dimension reduced.
 Value similarity(Call& c) {
-  Value product = c.d.elementwise(c, c.name, {c.arg("x1"), c.arg("x2")}, {"x1", "x2"}, {c.expr("x1"), c.expr("x2")}, Linearity::Nonlinear, c.d.promote({c.arg("x1"), c.arg("x2")}));
+  Value product = c.d.elementwise(c, c.name, {c.arg("x1"), c.arg("x2")}, {"x1", "x2"}, {c.expr("x1"), c.expr("x2")}, Linearity::Nonlinear,
+                                  c.d.promote({c.arg("x1"), c.arg("x2")}));
   TensorId t = c.d.id(product);
   std::size_t rank = c.d.shape(t).size();
   int dim = c.signature.index("dim") >= 0 ? c.dim("dim", rank, 1) : static_cast<int>(rank) - 1;
-  return c.d.wrap(c.d.reduce(c.name, c.site, t, {dim}, c.flag("keepdim", false), Linearity::Nonlinear, true, false, "norm", c.d.tensor(t).dtype, nullptr));
+  return c.d.wrap(c.d.reduce(c.name, c.site, t, {dim}, c.flag("keepdim", false), Linearity::Nonlinear, true, false, "norm",
+                             c.d.tensor(t).dtype, nullptr));
 }
 
 }  // namespace
 
 Table reduce_functions() {
-  return {{"max", max}, {"variance", variance}, {"norm", norm}, {"quantile", quantile}, {"softmax", softmax}, {"topk", topk}, {"diff", diff}, {"roll", roll}, {"flip", flip}, {"rot90", rot90}, {"triangle", triangle}, {"layer_norm", layer_norm}, {"group_norm", group_norm}, {"batch_norm", batch_norm}, {"instance_norm", instance_norm}, {"channels_whole", channels_whole}, {"similarity", similarity}};
+  return {{"max", max},
+          {"variance", variance},
+          {"norm", norm},
+          {"quantile", quantile},
+          {"softmax", softmax},
+          {"topk", topk},
+          {"diff", diff},
+          {"roll", roll},
+          {"flip", flip},
+          {"rot90", rot90},
+          {"triangle", triangle},
+          {"layer_norm", layer_norm},
+          {"group_norm", group_norm},
+          {"batch_norm", batch_norm},
+          {"instance_norm", instance_norm},
+          {"channels_whole", channels_whole},
+          {"similarity", similarity}};
 }
 
 }  // namespace shardwright::eval::torch

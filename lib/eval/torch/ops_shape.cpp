@@ -17,8 +17,10 @@ namespace {
 Domain::Sizes sizes_of(Call& c, const char* param) {
   if (!c.args.rest.empty()) return c.d.sizes(c.args.rest, c.args.rest_exprs);
   for (const Keyword& k : c.args.keywords)
-    if (k.name == param || k.name == "dims" || k.name == "dim" || k.name == "size" || k.name == "shape") return c.d.sizes({k.value}, {k.expr});
-  if (c.signature.index(param) >= 0 && c.has(param)) return c.d.sizes({c.arg(param)}, {c.args.exprs[static_cast<std::size_t>(c.signature.index(param))]});
+    if (k.name == param || k.name == "dims" || k.name == "dim" || k.name == "size" || k.name == "shape")
+      return c.d.sizes({k.value}, {k.expr});
+  if (c.signature.index(param) >= 0 && c.has(param))
+    return c.d.sizes({c.arg(param)}, {c.args.exprs[static_cast<std::size_t>(c.signature.index(param))]});
   return {};
 }
 
@@ -32,7 +34,11 @@ std::vector<int> order_of(std::size_t n) {
 
 int wrap_dim(Call& c, std::int64_t d, std::size_t rank) {
   std::int64_t n = static_cast<std::int64_t>(rank);
-  if (d < -n || d >= n) c.in.raise("IndexError", "Dimension out of range (expected to be in range of [" + std::to_string(-n) + ", " + std::to_string(n - 1) + "], but got " + std::to_string(d) + ")", c.info.call);
+  if (d < -n || d >= n)
+    c.in.raise("IndexError",
+               "Dimension out of range (expected to be in range of [" + std::to_string(-n) + ", " + std::to_string(n - 1) + "], but got " +
+                   std::to_string(d) + ")",
+               c.info.call);
   return static_cast<int>(d < 0 ? d + n : d);
 }
 
@@ -45,7 +51,8 @@ void infer(Call& c, TensorId t, Shape& target) {
     else known *= target[i];
   }
   bool fits = hole >= 0 ? known != 0 && n % known == 0 : known == n;
-  if (!fits) c.in.raise("RuntimeError", "shape '" + model::shape_text(target) + "' is invalid for input of size " + std::to_string(n), c.info.call);
+  if (!fits)
+    c.in.raise("RuntimeError", "shape '" + model::shape_text(target) + "' is invalid for input of size " + std::to_string(n), c.info.call);
   if (hole >= 0) target[static_cast<std::size_t>(hole)] = n / known;
 }
 
@@ -59,7 +66,9 @@ std::vector<char> literal_ones(const Domain::Sizes& s, const Shape& target) {
 
 Value reshape(Call& c) {
   if (c.has("dtype")) return c.in.unknown("view as another type", c.info.call);
-  if (c.args.rest.size() == 1 && c.d.as_dtype(c.args.rest[0])) return c.d.wrap(c.d.opaque(c.name, c.site, {c.tensor("input")}, {c.d.shape(c.tensor("input")), *c.d.as_dtype(c.args.rest[0]), {}}, "view as another type"));
+  if (c.args.rest.size() == 1 && c.d.as_dtype(c.args.rest[0]))
+    return c.d.wrap(c.d.opaque(c.name, c.site, {c.tensor("input")}, {c.d.shape(c.tensor("input")), *c.d.as_dtype(c.args.rest[0]), {}},
+                               "view as another type"));
   Domain::Sizes s = c.signature.index("size") >= 0 && c.has("size") ? sizes_of(c, "size") : sizes_of(c, "shape");
   if (s.unknown) return unknown_size(c);
   TensorId t = c.tensor("input");
@@ -96,7 +105,11 @@ Value unflatten(Call& c) {
     if (p != -1) known *= p;
   for (auto& p : parts)
     if (p == -1 && known != 0) p = s[static_cast<std::size_t>(at)] / known;
-  if (count_of(parts) != static_cast<double>(s[static_cast<std::size_t>(at)])) c.in.raise("RuntimeError", "unflatten: Provided sizes " + model::shape_text(parts) + " don't multiply up to the size of dim " + std::to_string(at) + " (" + std::to_string(s[static_cast<std::size_t>(at)]) + ") in the input tensor", c.info.call);
+  if (count_of(parts) != static_cast<double>(s[static_cast<std::size_t>(at)]))
+    c.in.raise("RuntimeError",
+               "unflatten: Provided sizes " + model::shape_text(parts) + " don't multiply up to the size of dim " + std::to_string(at) +
+                   " (" + std::to_string(s[static_cast<std::size_t>(at)]) + ") in the input tensor",
+               c.info.call);
   Shape target(s.begin(), s.begin() + at);
   std::vector<char> ones(c.d.tensor(t).literal_one.begin(), c.d.tensor(t).literal_one.begin() + at);
   target.insert(target.end(), parts.begin(), parts.end());
@@ -124,7 +137,8 @@ Value squeeze(Call& c) {
   }
   std::vector<int> into;
   int rank = 0;
-  for (std::size_t i = 0; i < source.shape.size(); ++i) into.push_back(std::find(gone.begin(), gone.end(), static_cast<int>(i)) == gone.end() ? rank++ : -1);
+  for (std::size_t i = 0; i < source.shape.size(); ++i)
+    into.push_back(std::find(gone.begin(), gone.end(), static_cast<int>(i)) == gone.end() ? rank++ : -1);
   return c.d.wrap(c.d.merge(c.name, c.site, t, into, static_cast<std::size_t>(rank), c.expr("input")));
 }
 
@@ -133,7 +147,11 @@ Value unsqueeze(Call& c) {
   const std::int64_t n = static_cast<std::int64_t>(c.d.shape(t).size()) + 1;
   std::int64_t at = c.integer("dim", 0);
   if (at < 0) at += n;
-  if (at < 0 || at >= n) c.in.raise("IndexError", "Dimension out of range (expected to be in range of [" + std::to_string(-n) + ", " + std::to_string(n - 1) + "], but got " + std::to_string(c.integer("dim", 0)) + ")", c.info.call);
+  if (at < 0 || at >= n)
+    c.in.raise("IndexError",
+               "Dimension out of range (expected to be in range of [" + std::to_string(-n) + ", " + std::to_string(n - 1) + "], but got " +
+                   std::to_string(c.integer("dim", 0)) + ")",
+               c.info.call);
   return c.d.wrap(c.d.insert_ones(c.name, c.site, t, {static_cast<std::size_t>(at)}, c.expr("input")));
 }
 
@@ -142,7 +160,12 @@ Value permute(Call& c) {
   Domain::Sizes s = sizes_of(c, "dims");
   if (s.unknown) return unknown_size(c);
   std::size_t rank = c.d.shape(t).size();
-  if (s.values.size() != rank) c.in.raise("RuntimeError", "permute(sparse_coo): number of dimensions in the tensor input does not match the length of the desired ordering of dimensions i.e. input.dim() = " + std::to_string(rank) + " is not equal to len(dims) = " + std::to_string(s.values.size()), c.info.call);
+  if (s.values.size() != rank)
+    c.in.raise("RuntimeError",
+               "permute(sparse_coo): number of dimensions in the tensor input does not match the length of the desired ordering of "
+               "dimensions i.e. input.dim() = " +
+                   std::to_string(rank) + " is not equal to len(dims) = " + std::to_string(s.values.size()),
+               c.info.call);
   std::vector<int> order;
   for (auto d : s.values) order.push_back(wrap_dim(c, d, rank));
   return c.d.wrap(c.d.permute(c.name, c.site, t, order, c.expr("input")));
@@ -185,11 +208,19 @@ Value expand(Call& c) {
   TensorId t = c.tensor("input");
   const Shape source = c.d.shape(t);
   Shape target = s.values;
-  if (target.size() < source.size()) c.in.raise("RuntimeError", "expand(): the number of sizes provided (" + std::to_string(target.size()) + ") must be greater or equal to the number of dimensions in the tensor (" + std::to_string(source.size()) + ")", c.info.call);
+  if (target.size() < source.size())
+    c.in.raise("RuntimeError",
+               "expand(): the number of sizes provided (" + std::to_string(target.size()) +
+                   ") must be greater or equal to the number of dimensions in the tensor (" + std::to_string(source.size()) + ")",
+               c.info.call);
   std::size_t shift = target.size() - source.size();
   for (std::size_t i = shift; i < target.size(); ++i) {
     if (target[i] == -1) target[i] = source[i - shift];
-    if (source[i - shift] != 1 && source[i - shift] != target[i]) c.in.raise("RuntimeError", "The expanded size of the tensor (" + std::to_string(target[i]) + ") must match the existing size (" + std::to_string(source[i - shift]) + ") at non-singleton dimension " + std::to_string(i), c.info.call);
+    if (source[i - shift] != 1 && source[i - shift] != target[i])
+      c.in.raise("RuntimeError",
+                 "The expanded size of the tensor (" + std::to_string(target[i]) + ") must match the existing size (" +
+                     std::to_string(source[i - shift]) + ") at non-singleton dimension " + std::to_string(i),
+                 c.info.call);
   }
   return c.d.wrap(c.d.expand(c.name, c.site, t, target, c.d.size_args(s), c.expr("input")));
 }
@@ -234,7 +265,8 @@ Value repeat(Call& c) {
   Shape times = s.values;
   model::Tensor source = c.d.tensor(t);
   while (times.size() < source.shape.size()) {
-    if (c.name.ends_with("repeat")) c.in.raise("RuntimeError", "Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor", c.info.call);
+    if (c.name.ends_with("repeat"))
+      c.in.raise("RuntimeError", "Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor", c.info.call);
     times.insert(times.begin(), 1);
   }
   std::size_t shift = times.size() - source.shape.size();
@@ -389,11 +421,16 @@ Value split(Call& c) {
     parts = sizes.values;
     std::int64_t total = 0;
     for (auto p : parts) total += p;
-    if (total != n) c.in.raise("RuntimeError", "split_with_sizes expects split_sizes to sum exactly to " + std::to_string(n) + " (input tensor's size at dimension " + std::to_string(dim) + "), but got split_sizes=" + model::shape_text(parts), c.info.call);
+    if (total != n)
+      c.in.raise("RuntimeError",
+                 "split_with_sizes expects split_sizes to sum exactly to " + std::to_string(n) + " (input tensor's size at dimension " +
+                     std::to_string(dim) + "), but got split_sizes=" + model::shape_text(parts),
+                 c.info.call);
     if (sizes.whole) {
       args = c.d.size_args(sizes, SizeArg::SplitSizes, dim);
     } else {
-      for (std::size_t i = 0; i < parts.size(); ++i) args.push_back({SizeArg::SplitSize, static_cast<int>(i), {parts[i]}, {sizes.syms[i]}, sizes.exprs[i]});
+      for (std::size_t i = 0; i < parts.size(); ++i)
+        args.push_back({SizeArg::SplitSize, static_cast<int>(i), {parts[i]}, {sizes.syms[i]}, sizes.exprs[i]});
     }
   } else {
     std::int64_t each = sizes.values[0];
@@ -547,7 +584,8 @@ Value diagonal(Call& c) {
   std::size_t rank = source.shape.size();
   std::size_t a = static_cast<std::size_t>(c.dim("dim1", rank, 0)), b2 = static_cast<std::size_t>(c.dim("dim2", rank, 1));
   std::int64_t offset = c.integer("offset", 0);
-  std::int64_t n = std::max<std::int64_t>(0, offset >= 0 ? std::min(source.shape[a], source.shape[b2] - offset) : std::min(source.shape[a] + offset, source.shape[b2]));
+  std::int64_t n = std::max<std::int64_t>(
+      0, offset >= 0 ? std::min(source.shape[a], source.shape[b2] - offset) : std::min(source.shape[a] + offset, source.shape[b2]));
   Build b = c.build(Prim::Labelled);
   std::vector<int> labels, out;
   Out o{{}, source.dtype, {}};
@@ -598,7 +636,8 @@ Value diag_embed(Call& c) {
   b.operand(t, "input", c.expr("input"));
   b.op.in = {labels};
   b.op.out = {out};
-  if (c.integer("dim1", -2) != -2 || c.integer("dim2", -1) != -1) return c.d.wrap(c.d.opaque(c.name, c.site, {t}, {s, source.dtype, {}}, "diag_embed into other dimensions"));
+  if (c.integer("dim1", -2) != -2 || c.integer("dim2", -1) != -1)
+    return c.d.wrap(c.d.opaque(c.name, c.site, {t}, {s, source.dtype, {}}, "diag_embed into other dimensions"));
   return c.d.wrap(b.done({{s, source.dtype, {}}})[0]);
 }
 
@@ -659,7 +698,8 @@ Value select(Call& c) {
 
 }  // namespace
 
-std::vector<TensorId> split_into(const Call& c, const std::string& name, TensorId t, int dim, const Shape& sizes, std::vector<SizeArg> args, const program::Expr* operand) {
+std::vector<TensorId> split_into(const Call& c, const std::string& name, TensorId t, int dim, const Shape& sizes, std::vector<SizeArg> args,
+                                 const program::Expr* operand) {
   Build b(c.d, name, Prim::Split, c.site);
   b.view = true;
   b.op.linearity = Linearity::Linear;
@@ -688,7 +728,8 @@ std::vector<TensorId> split_into(const Call& c, const std::string& name, TensorI
   return ids;
 }
 
-TensorId concat_of(const Call& c, const std::string& name, const std::vector<Value>& tensors, int dim, const std::vector<const program::Expr*>& exprs) {
+TensorId concat_of(const Call& c, const std::string& name, const std::vector<Value>& tensors, int dim,
+                   const std::vector<const program::Expr*>& exprs) {
   Domain& d = c.d;
   Build b(d, name, Prim::Concat, c.site);
   b.op.linearity = Linearity::Linear;
@@ -702,7 +743,10 @@ TensorId concat_of(const Call& c, const std::string& name, const std::vector<Val
     const model::Tensor& x = d.tensor(t);
     for (std::size_t k = 0; k < out.shape.size(); ++k)
       if (x.shape.size() != out.shape.size() || (k != at && x.shape[k] != out.shape[k]))
-        c.in.raise("RuntimeError", "Sizes of tensors must match except in dimension " + std::to_string(dim) + ". Got " + model::shape_text(out.shape) + " and " + model::shape_text(x.shape) + " for tensor number " + std::to_string(i) + " in the list.", c.info.call);
+        c.in.raise("RuntimeError",
+                   "Sizes of tensors must match except in dimension " + std::to_string(dim) + ". Got " + model::shape_text(out.shape) +
+                       " and " + model::shape_text(x.shape) + " for tensor number " + std::to_string(i) + " in the list.",
+                   c.info.call);
     for (std::size_t k = 0; k < out.shape.size(); ++k) out.ones[k] = static_cast<char>(out.ones[k] && x.literal_one[k]);
     out.shape[at] += x.shape[at];
     ids.push_back(t);
@@ -714,7 +758,40 @@ TensorId concat_of(const Call& c, const std::string& name, const std::vector<Val
 }
 
 Table shape_functions() {
-  return {{"reshape", reshape}, {"view_as", view_as}, {"flatten", flatten}, {"unflatten", unflatten}, {"squeeze", squeeze}, {"unsqueeze", unsqueeze}, {"permute", permute}, {"transpose", transpose}, {"matrix_transpose", matrix_transpose}, {"movedim", movedim}, {"expand", expand}, {"expand_as", expand_as}, {"broadcast_tensors", broadcast_tensors}, {"repeat", repeat}, {"repeat_interleave", repeat_interleave}, {"cat", cat}, {"stack", stack}, {"stack_nd", stack_nd}, {"chunk", chunk}, {"split", split}, {"tensor_split", tensor_split}, {"unbind", unbind}, {"meshgrid", meshgrid}, {"cartesian_prod", cartesian_prod}, {"view_as_real", view_as_real}, {"view_as_complex", view_as_complex}, {"atleast", atleast}, {"as_strided", as_strided}, {"diagonal", diagonal}, {"diag", diag}, {"diag_embed", diag_embed}, {"unfold", unfold}, {"narrow", narrow}, {"select", select}};
+  return {{"reshape", reshape},
+          {"view_as", view_as},
+          {"flatten", flatten},
+          {"unflatten", unflatten},
+          {"squeeze", squeeze},
+          {"unsqueeze", unsqueeze},
+          {"permute", permute},
+          {"transpose", transpose},
+          {"matrix_transpose", matrix_transpose},
+          {"movedim", movedim},
+          {"expand", expand},
+          {"expand_as", expand_as},
+          {"broadcast_tensors", broadcast_tensors},
+          {"repeat", repeat},
+          {"repeat_interleave", repeat_interleave},
+          {"cat", cat},
+          {"stack", stack},
+          {"stack_nd", stack_nd},
+          {"chunk", chunk},
+          {"split", split},
+          {"tensor_split", tensor_split},
+          {"unbind", unbind},
+          {"meshgrid", meshgrid},
+          {"cartesian_prod", cartesian_prod},
+          {"view_as_real", view_as_real},
+          {"view_as_complex", view_as_complex},
+          {"atleast", atleast},
+          {"as_strided", as_strided},
+          {"diagonal", diagonal},
+          {"diag", diag},
+          {"diag_embed", diag_embed},
+          {"unfold", unfold},
+          {"narrow", narrow},
+          {"select", select}};
 }
 
 }  // namespace shardwright::eval::torch

@@ -23,7 +23,9 @@ std::size_t rank_of(const std::string& name) {
   return 0;
 }
 
-struct Geometry { Shape kernel, stride, padding, dilation; };
+struct Geometry {
+  Shape kernel, stride, padding, dilation;
+};
 
 /// Result of a convolution: `groups` decide how channels relate.
 Value conv(Call& c) {
@@ -31,14 +33,25 @@ Value conv(Call& c) {
   TensorId x = c.tensor("input"), w = c.tensor("weight");
   const model::Tensor in = d.tensor(x), weight = d.tensor(w);
   std::size_t n = rank_of(last_name(c.name));
-  if (weight.shape.size() != n + 2) c.in.raise("RuntimeError", c.name + ": expected a weight with " + std::to_string(n + 2) + " dimensions, got " + std::to_string(weight.shape.size()), c.info.call);
+  if (weight.shape.size() != n + 2)
+    c.in.raise("RuntimeError",
+               c.name + ": expected a weight with " + std::to_string(n + 2) + " dimensions, got " + std::to_string(weight.shape.size()),
+               c.info.call);
   bool batched = in.shape.size() == n + 2;
-  if (!batched && in.shape.size() != n + 1) c.in.raise("RuntimeError", "Expected " + std::to_string(n + 1) + "D (unbatched) or " + std::to_string(n + 2) + "D (batched) input to " + last_name(c.name) + ", but got input of size: [" + std::to_string(in.shape.size()) + " dimensions]", c.info.call);
+  if (!batched && in.shape.size() != n + 1)
+    c.in.raise("RuntimeError",
+               "Expected " + std::to_string(n + 1) + "D (unbatched) or " + std::to_string(n + 2) + "D (batched) input to " +
+                   last_name(c.name) + ", but got input of size: [" + std::to_string(in.shape.size()) + " dimensions]",
+               c.info.call);
   std::int64_t groups = c.integer("groups", 1);
   std::size_t ch = batched ? 1 : 0;
   std::int64_t ci = in.shape[ch], co = weight.shape[0];
   if (weight.shape[1] * groups != ci)
-    c.in.raise("RuntimeError", "Given groups=" + std::to_string(groups) + ", weight of size [" + std::to_string(co) + ", " + std::to_string(weight.shape[1]) + ", …], expected input to have " + std::to_string(weight.shape[1] * groups) + " channels, but got " + std::to_string(ci) + " channels instead", c.info.call);
+    c.in.raise("RuntimeError",
+               "Given groups=" + std::to_string(groups) + ", weight of size [" + std::to_string(co) + ", " +
+                   std::to_string(weight.shape[1]) + ", …], expected input to have " + std::to_string(weight.shape[1] * groups) +
+                   " channels, but got " + std::to_string(ci) + " channels instead",
+               c.info.call);
   auto stride = spatial(d, c.arg("stride"), n, 1), dilation = spatial(d, c.arg("dilation"), n, 1);
   std::string mode = c.text("padding", "");
   std::optional<Shape> padding = mode.empty() ? spatial(d, c.arg("padding"), n, 0) : std::optional<Shape>(Shape(n, 0));
@@ -46,7 +59,8 @@ Value conv(Call& c) {
   Shape out_space;
   for (std::size_t i = 0; i < n; ++i) {
     std::int64_t size = in.shape[ch + 1 + i], k = weight.shape[2 + i];
-    std::int64_t o = mode == "same" ? (size + (*stride)[i] - 1) / (*stride)[i] : (size + 2 * (*padding)[i] - (*dilation)[i] * (k - 1) - 1) / (*stride)[i] + 1;
+    std::int64_t o = mode == "same" ? (size + (*stride)[i] - 1) / (*stride)[i]
+                                    : (size + 2 * (*padding)[i] - (*dilation)[i] * (k - 1) - 1) / (*stride)[i] + 1;
     if (o <= 0) c.in.raise("RuntimeError", "Calculated padded input size per channel is smaller than the kernel size", c.info.call);
     out_space.push_back(o);
   }
@@ -110,12 +124,18 @@ Value conv_transpose(Call& c) {
   const model::Tensor in = d.tensor(x), weight = d.tensor(w);
   std::size_t n = rank_of(last_name(c.name));
   bool batched = in.shape.size() == n + 2;
-  if (!batched && in.shape.size() != n + 1) c.in.raise("RuntimeError", "Expected " + std::to_string(n + 2) + "D input to " + last_name(c.name), c.info.call);
+  if (!batched && in.shape.size() != n + 1)
+    c.in.raise("RuntimeError", "Expected " + std::to_string(n + 2) + "D input to " + last_name(c.name), c.info.call);
   std::int64_t groups = c.integer("groups", 1);
   std::size_t ch = batched ? 1 : 0;
   std::int64_t ci = in.shape[ch], co = weight.shape[1] * groups;
-  if (weight.shape[0] != ci) c.in.raise("RuntimeError", "Given transposed=1, weight of size [" + std::to_string(weight.shape[0]) + ", …], expected input to have " + std::to_string(weight.shape[0]) + " channels, but got " + std::to_string(ci) + " channels instead", c.info.call);
-  auto stride = spatial(d, c.arg("stride"), n, 1), dilation = spatial(d, c.arg("dilation"), n, 1), padding = spatial(d, c.arg("padding"), n, 0), extra = spatial(d, c.arg("output_padding"), n, 0);
+  if (weight.shape[0] != ci)
+    c.in.raise("RuntimeError",
+               "Given transposed=1, weight of size [" + std::to_string(weight.shape[0]) + ", …], expected input to have " +
+                   std::to_string(weight.shape[0]) + " channels, but got " + std::to_string(ci) + " channels instead",
+               c.info.call);
+  auto stride = spatial(d, c.arg("stride"), n, 1), dilation = spatial(d, c.arg("dilation"), n, 1),
+       padding = spatial(d, c.arg("padding"), n, 0), extra = spatial(d, c.arg("output_padding"), n, 0);
   if (!stride || !dilation || !padding || !extra) return c.in.unknown("geometry of a convolution is not known", c.info.call);
   Out out{{}, in.dtype, {}};
   if (batched) {
@@ -186,7 +206,9 @@ Value pool_of(Call& c, bool norm_type) {
   auto kernel = spatial(c.d, c.arg("kernel_size"), n, 1);
   if (!kernel || s.size() < n) return c.in.unknown("kernel of a pooling is not known", c.info.call);
   // An empty stride means the kernel's size.
-  bool own = c.has("stride") && !(c.arg("stride").is_object() && (c.arg("stride").is(Kind::Tuple) || c.arg("stride").is(Kind::List)) && c.arg("stride").as<SeqObj>()->items.empty());
+  bool own = c.has("stride") &&
+      !(c.arg("stride").is_object() && (c.arg("stride").is(Kind::Tuple) || c.arg("stride").is(Kind::List)) &&
+        c.arg("stride").as<SeqObj>()->items.empty());
   auto stride = own ? spatial(c.d, c.arg("stride"), n, 1) : kernel;
   auto padding = norm_type ? std::optional<Shape>(Shape(n, 0)) : spatial(c.d, c.arg("padding"), n, 0);
   auto dilation = c.signature.index("dilation") >= 0 ? spatial(c.d, c.arg("dilation"), n, 1) : std::optional<Shape>(Shape(n, 1));
@@ -200,7 +222,8 @@ Value pool_of(Call& c, bool norm_type) {
     space.push_back(o);
   }
   TensorId r = respaced(c, t, space);
-  if (c.flag("return_indices", false)) return c.in.tuple({c.d.wrap(r), c.d.wrap(c.d.opaque(c.name, c.site, {t}, {c.d.shape(r), DType::I64, {}}, "indices of a pooling"))});
+  if (c.flag("return_indices", false))
+    return c.in.tuple({c.d.wrap(r), c.d.wrap(c.d.opaque(c.name, c.site, {t}, {c.d.shape(r), DType::I64, {}}, "indices of a pooling"))});
   return c.d.wrap(r);
 }
 Value pool(Call& c) { return pool_of(c, false); }
@@ -224,7 +247,8 @@ Value adaptive_pool(Call& c) {
     space.push_back(*k);
   }
   TensorId r = respaced(c, t, space);
-  if (c.flag("return_indices", false)) return c.in.tuple({c.d.wrap(r), c.d.wrap(c.d.opaque(c.name, c.site, {t}, {c.d.shape(r), DType::I64, {}}, "indices of a pooling"))});
+  if (c.flag("return_indices", false))
+    return c.in.tuple({c.d.wrap(r), c.d.wrap(c.d.opaque(c.name, c.site, {t}, {c.d.shape(r), DType::I64, {}}, "indices of a pooling"))});
   return c.d.wrap(r);
 }
 
@@ -244,7 +268,8 @@ Value interpolate(Call& c) {
     if (f.is(Kind::Tuple) || f.is(Kind::List))
       for (const Value& v : f.as<SeqObj>()->items) factors.push_back(c.d.number(v).value_or(0));
     else factors.assign(n, c.d.number(f).value_or(0));
-    if (factors.size() != n || std::find(factors.begin(), factors.end(), 0.0) != factors.end()) return c.in.unknown("scale of an interpolation is not known", c.info.call);
+    if (factors.size() != n || std::find(factors.begin(), factors.end(), 0.0) != factors.end())
+      return c.in.unknown("scale of an interpolation is not known", c.info.call);
     for (std::size_t i = 0; i < n; ++i) space.push_back(static_cast<std::int64_t>(std::floor(static_cast<double>(s[2 + i]) * factors[i])));
   }
   return c.d.wrap(respaced(c, t, space));
@@ -308,7 +333,9 @@ Value pixel_shuffle(Call& c) {
   TensorId t = c.tensor("input");
   const Shape s = c.d.shape(t);
   std::int64_t r = c.integer("upscale_factor", 1);
-  if (s.size() < 3 || r <= 0 || s[s.size() - 3] % (r * r)) c.in.raise("RuntimeError", "pixel_shuffle expects its input's 'channel' dimension to be divisible by the square of upscale_factor", c.info.call);
+  if (s.size() < 3 || r <= 0 || s[s.size() - 3] % (r * r))
+    c.in.raise("RuntimeError", "pixel_shuffle expects its input's 'channel' dimension to be divisible by the square of upscale_factor",
+               c.info.call);
   Shape lead(s.begin(), s.end() - 3);
   std::int64_t ch = s[s.size() - 3] / (r * r), h = s[s.size() - 2], w = s[s.size() - 1];
   Shape split = lead, target = lead;
@@ -327,7 +354,8 @@ Value pixel_unshuffle(Call& c) {
   TensorId t = c.tensor("input");
   const Shape s = c.d.shape(t);
   std::int64_t r = c.integer("downscale_factor", 1);
-  if (s.size() < 3 || r <= 0 || s[s.size() - 1] % r || s[s.size() - 2] % r) c.in.raise("RuntimeError", "pixel_unshuffle expects height and width to be divisible by downscale_factor", c.info.call);
+  if (s.size() < 3 || r <= 0 || s[s.size() - 1] % r || s[s.size() - 2] % r)
+    c.in.raise("RuntimeError", "pixel_unshuffle expects height and width to be divisible by downscale_factor", c.info.call);
   Shape lead(s.begin(), s.end() - 3);
   std::int64_t ch = s[s.size() - 3], h = s[s.size() - 2] / r, w = s[s.size() - 1] / r;
   Shape split = lead, target = lead;
@@ -346,7 +374,8 @@ Value pixel_unshuffle(Call& c) {
 Value im2col(Call& c) {
   TensorId t = c.tensor("input");
   const model::Tensor in = c.d.tensor(t);
-  auto k = spatial(c.d, c.arg("kernel_size"), 2, 1), dil = spatial(c.d, c.arg("dilation"), 2, 1), p = spatial(c.d, c.arg("padding"), 2, 0), st = spatial(c.d, c.arg("stride"), 2, 1);
+  auto k = spatial(c.d, c.arg("kernel_size"), 2, 1), dil = spatial(c.d, c.arg("dilation"), 2, 1), p = spatial(c.d, c.arg("padding"), 2, 0),
+       st = spatial(c.d, c.arg("stride"), 2, 1);
   if (!k || !dil || !p || !st || in.shape.size() != 4) return c.in.unknown("geometry of unfold is not known", c.info.call);
   std::int64_t positions = 1;
   for (std::size_t i = 0; i < 2; ++i) positions *= (in.shape[2 + i] + 2 * (*p)[i] - (*dil)[i] * ((*k)[i] - 1) - 1) / (*st)[i] + 1;
@@ -383,7 +412,19 @@ Value col2im(Call& c) {
 }  // namespace
 
 Table spatial_functions() {
-  return {{"conv", conv}, {"conv_transpose", conv_transpose}, {"pool", pool}, {"lp_pool", lp_pool}, {"adaptive_pool", adaptive_pool}, {"interpolate", interpolate}, {"grid_sample", grid_sample}, {"affine_grid", affine_grid}, {"pad", pad}, {"pixel_shuffle", pixel_shuffle}, {"pixel_unshuffle", pixel_unshuffle}, {"im2col", im2col}, {"col2im", col2im}};
+  return {{"conv", conv},
+          {"conv_transpose", conv_transpose},
+          {"pool", pool},
+          {"lp_pool", lp_pool},
+          {"adaptive_pool", adaptive_pool},
+          {"interpolate", interpolate},
+          {"grid_sample", grid_sample},
+          {"affine_grid", affine_grid},
+          {"pad", pad},
+          {"pixel_shuffle", pixel_shuffle},
+          {"pixel_unshuffle", pixel_unshuffle},
+          {"im2col", im2col},
+          {"col2im", col2im}};
 }
 
 }  // namespace shardwright::eval::torch

@@ -58,9 +58,14 @@ Value region(Domain& d, CallInfo& info) {
     const auto whole = d.integer(b[3]);
     bool local = kind != "reduce_scatter" && d.observer && d.observer->sharded(t, static_cast<int>(dim));
     if (whole && n != *whole && n * tp == *whole) local = true;
-    if (whole && !local && n != *whole) d.in.raise("RuntimeError", "the layer expects " + std::to_string(*whole) + " in dimension " + std::to_string(dim) + ", got " + std::to_string(n), info.call);
+    if (whole && !local && n != *whole)
+      d.in.raise("RuntimeError",
+                 "the layer expects " + std::to_string(*whole) + " in dimension " + std::to_string(dim) + ", got " + std::to_string(n),
+                 info.call);
     if (!local) {
-      if (n % tp != 0) return d.in.unknown("a dimension of size " + std::to_string(n) + " cannot be divided over " + std::to_string(tp) + " ranks", info.call);
+      if (n % tp != 0)
+        return d.in.unknown("a dimension of size " + std::to_string(n) + " cannot be divided over " + std::to_string(tp) + " ranks",
+                            info.call);
       n /= tp;
     }
   }
@@ -87,18 +92,24 @@ void register_parallel(Domain& d) {
     return in.getattr(first, name, info.call);
   });
   // The pair in arithmetic, also with a number: its first element is meant.
-  static constexpr const char* operators[][3] = {{"+", "__add__", "__radd__"}, {"-", "__sub__", "__rsub__"}, {"*", "__mul__", "__rmul__"}, {"/", "__truediv__", "__rtruediv__"}, {"**", "__pow__", "__rpow__"}};
+  static constexpr const char* operators[][3] = {{"+", "__add__", "__radd__"},
+                                                 {"-", "__sub__", "__rsub__"},
+                                                 {"*", "__mul__", "__rmul__"},
+                                                 {"/", "__truediv__", "__rtruediv__"},
+                                                 {"**", "__pow__", "__rpow__"}};
   for (const auto& o : operators)
     for (bool reflected : {false, true})
-      in.method(d.parallel.result_class, o[reflected ? 2 : 1], [&d, op = std::string(o[0]), reflected](Interpreter& in, CallInfo& info) -> Value {
-        Value first = info.args.at(0);
-        take_first(d, first, info.call);
-        return reflected ? in.binary(op, info.args.at(1), first, info.call) : in.binary(op, first, info.args.at(1), info.call);
-      });
+      in.method(d.parallel.result_class, o[reflected ? 2 : 1],
+                [&d, op = std::string(o[0]), reflected](Interpreter& in, CallInfo& info) -> Value {
+                  Value first = info.args.at(0);
+                  take_first(d, first, info.call);
+                  return reflected ? in.binary(op, info.args.at(1), first, info.call) : in.binary(op, first, info.args.at(1), info.call);
+                });
   in.modules.native("_shardwright", [&d](Interpreter& in, ModuleObj& m) {
     in.def(m, "tp", [&d](Interpreter&, CallInfo& info) { return tracked(d, d.parallel.tp_size, d.parallel.tp, tp_size_name, info.call); });
     in.def(m, "plain_tp", [&d](Interpreter&, CallInfo&) { return Value::integer(d.parallel.tp); });
-    in.def(m, "rank", [&d](Interpreter&, CallInfo& info) { return tracked(d, d.parallel.tp_rank, d.parallel.rank, tp_rank_name, info.call); });
+    in.def(m, "rank",
+           [&d](Interpreter&, CallInfo& info) { return tracked(d, d.parallel.tp_rank, d.parallel.rank, tp_rank_name, info.call); });
     in.def(m, "region", [&d](Interpreter&, CallInfo& info) { return region(d, info); });
     in.def(m, "layout", [&d](Interpreter&, CallInfo& info) -> Value {
       if (info.args.size() > 2 && info.args[0].is(Kind::Tensor) && d.observer) {
@@ -109,7 +120,8 @@ void register_parallel(Domain& d) {
       return info.args.empty() ? Value::none() : info.args[0];
     });
     in.def(m, "mark", [&d](Interpreter& in, CallInfo& info) -> Value {
-      if (info.args.size() > 1 && info.args[0].is(Kind::Tensor) && d.observer) d.observer->marked(d.id(info.args[0]), in.to_str(info.args[1]));
+      if (info.args.size() > 1 && info.args[0].is(Kind::Tensor) && d.observer)
+        d.observer->marked(d.id(info.args[0]), in.to_str(info.args[1]));
       return info.args.empty() ? Value::none() : info.args[0];
     });
     in.def(m, "result", [&d](Interpreter& in, CallInfo& info) -> Value {

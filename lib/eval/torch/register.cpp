@@ -27,9 +27,11 @@ void register_user_sources(Domain& d, const std::string& dir) {
   namespace fs = std::filesystem;
   std::error_code ec;
   const fs::path layers = fs::path(dir) / "layers";
-  for (fs::recursive_directory_iterator it(layers, fs::directory_options::skip_permission_denied, ec), end; !ec && it != end; it.increment(ec)) {
+  for (fs::recursive_directory_iterator it(layers, fs::directory_options::skip_permission_denied, ec), end; !ec && it != end;
+       it.increment(ec)) {
     if (it->path().extension() != ".py") continue;
-    if (auto text = support::read_file(it->path().string())) d.in.modules.source(module_name(it->path().lexically_relative(layers).generic_string()), *text, it->path().string());
+    if (auto text = support::read_file(it->path().string()))
+      d.in.modules.source(module_name(it->path().lexically_relative(layers).generic_string()), *text, it->path().string());
   }
 }
 
@@ -46,13 +48,15 @@ void register_sources(Domain& d, std::string_view folder) {
     const std::string name = module_name(f.path.substr(folder.size()));
     d.in.modules.source(name, std::string(f.text), "rules/" + std::string(f.path));
     for (const auto& [fresh, old] : aliases)
-      if (name == old || name.starts_with(old + ".")) d.in.modules.source(fresh + name.substr(old.size()), std::string(f.text), "rules/" + std::string(f.path));
+      if (name == old || name.starts_with(old + "."))
+        d.in.modules.source(fresh + name.substr(old.size()), std::string(f.text), "rules/" + std::string(f.path));
   }
 }
 
 }  // namespace torch
 
-void register_torch(Interpreter& in, std::shared_ptr<const rules::Database> database, const Watch& watch, const std::vector<std::string>& rules_dirs) {
+void register_torch(Interpreter& in, std::shared_ptr<const rules::Database> database, const Watch& watch,
+                    const std::vector<std::string>& rules_dirs) {
   if (!database) {
     // The embedded rules never change while the program runs: they are read once.
     static const std::shared_ptr<const rules::Database> embedded = [&] {

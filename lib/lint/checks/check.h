@@ -16,7 +16,8 @@ struct FileContext {
   const support::SourceManager& sources;
   std::vector<support::Diagnostic>& found;
 
-  void add(support::Severity severity, const char* code, support::Range where, std::string message, std::vector<support::Note> notes = {}) const {
+  void add(support::Severity severity, const char* code, support::Range where, std::string message,
+           std::vector<support::Note> notes = {}) const {
     support::Diagnostic d;
     d.severity = severity;
     d.code = code;

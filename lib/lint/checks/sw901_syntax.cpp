@@ -5,7 +5,8 @@ namespace shardwright::lint {
 
 void sw901_syntax(const FileContext& file) {
   if (file.module.syntax_errors.empty()) return;
-  file.add(support::Severity::Error, "SW901", file.module.syntax_errors.front(), "this cannot be parsed; the file was looked at without it");
+  file.add(support::Severity::Error, "SW901", file.module.syntax_errors.front(),
+           "this cannot be parsed; the file was looked at without it");
 }
 
 }  // namespace shardwright::lint

@@ -5,11 +5,11 @@
 // Every call counts the payload bytes it hands to c10d under a tag ("activation_forward", "replicated_grad", …).
 #pragma once
 #include <ATen/ATen.h>
-#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include <cstdint>
 #include <map>
 #include <string>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 namespace shardwright::runtime {
 
@@ -34,8 +34,7 @@ at::Tensor all_reduce_max(const at::Tensor& x, const Group& group, const std::st
 
 /// This rank's part of a full tensor whose dimension `dim` is a product (outer, sharded, inner): part `rank` of `parts` of the
 /// middle factor. `sharded` 0 means the whole dimension (divided by outer). No communication; differentiable.
-at::Tensor slice_of(const at::Tensor& x, std::int64_t dim, std::int64_t outer, std::int64_t sharded, std::int64_t rank,
-                    std::int64_t parts);
+at::Tensor slice_of(const at::Tensor& x, std::int64_t dim, std::int64_t outer, std::int64_t sharded, std::int64_t rank, std::int64_t parts);
 /// The inverse over all ranks of the group. Not differentiable by itself (see regions.h).
 at::Tensor all_gather(const at::Tensor& x, std::int64_t dim, std::int64_t outer, const Group& group, const std::string& tag);
 

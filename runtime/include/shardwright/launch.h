@@ -1,12 +1,11 @@
 // Process groups for programs in C++, from the variables that torchrun sets: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT.
 #pragma once
-#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
-#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
-#include <torch/csrc/distributed/c10d/TCPStore.hpp>
-
 #include <chrono>
 #include <cstdlib>
 #include <string>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "shardwright/parallel.h"
 

@@ -17,7 +17,7 @@ at::Tensor vocab_embedding(const at::Tensor& ids, const at::Tensor& weight, std:
 
 /// Cross entropy by token of logits whose last dimension is divided over the group. `words`: columns that count, over all ranks (0: all);
 /// the others are padding. `ignored`: a target without loss. Computed in float32 (float64 for float64).
-at::Tensor vocab_cross_entropy(const at::Tensor& logits, const at::Tensor& targets, std::int64_t words, double smoothing, std::int64_t ignored,
-                               const Group& group);
+at::Tensor vocab_cross_entropy(const at::Tensor& logits, const at::Tensor& targets, std::int64_t words, double smoothing,
+                               std::int64_t ignored, const Group& group);
 
 }  // namespace shardwright::runtime

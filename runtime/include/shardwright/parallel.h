@@ -31,14 +31,14 @@ namespace detail {
 /// How a dimension is divided over the ranks: (outer, sharded, inner), or a concatenation of such segments.
 struct Shard {
   std::int64_t dim = 0, outer = 1;
-  std::vector<std::pair<std::int64_t, std::int64_t>> segments;   ///< (rows, outer)
-  std::int64_t full = 0;                                         ///< size of the dimension on one rank
+  std::vector<std::pair<std::int64_t, std::int64_t>> segments;  ///< (rows, outer)
+  std::int64_t full = 0;                                        ///< size of the dimension on one rank
 };
 
 struct State {
   runtime::Group group;
-  std::map<const void*, Shard> shards;        ///< by TensorImpl
-  std::map<const void*, bool> summed;         ///< parameters whose gradients are summed over tp
+  std::map<const void*, Shard> shards;  ///< by TensorImpl
+  std::map<const void*, bool> summed;   ///< parameters whose gradients are summed over tp
   std::int64_t draws = 0;
 };
 
@@ -63,7 +63,9 @@ struct Factors {
   std::int64_t outer = 1, sharded = 0;
 };
 
-inline Tensor copy_to_tensor_model_parallel_region(const Tensor& x) { return runtime::copy_to(x, detail::state().group, "activation_backward"); }
+inline Tensor copy_to_tensor_model_parallel_region(const Tensor& x) {
+  return runtime::copy_to(x, detail::state().group, "activation_backward");
+}
 inline Tensor reduce_from_tensor_model_parallel_region(const Tensor& x) { return runtime::reduce_from(x, detail::state().group); }
 inline Tensor gather_from_tensor_model_parallel_region(const Tensor& x, std::int64_t dim, Factors f = {}) {
   return runtime::gather_from(x, dim < 0 ? dim + x.dim() : dim, f.outer, detail::state().group);
@@ -95,7 +97,7 @@ namespace detail {
 template <class M>
 auto& module_of(M& m) {
   if constexpr (std::is_base_of_v<torch::nn::Module, std::decay_t<M>>) return m;
-  else return *m;   // a holder or a shared pointer
+  else return *m;  // a holder or a shared pointer
 }
 
 /// Spatial dimensions of a convolution: its bias lies along the channels.
@@ -160,7 +162,8 @@ auto sharded_random(F&& function, A&&... args) {
   const std::lock_guard<std::mutex> lock(generator.mutex());
   const Tensor before = generator.get_state();
   const auto seed = generator.current_seed();
-  generator.set_current_seed(seed + 0x9E3779B9ULL * static_cast<std::uint64_t>(tp_rank() + 1) + static_cast<std::uint64_t>(++detail::state().draws));
+  generator.set_current_seed(seed + 0x9E3779B9ULL * static_cast<std::uint64_t>(tp_rank() + 1) +
+                             static_cast<std::uint64_t>(++detail::state().draws));
   struct Restore {
     at::Generator& g;
     const Tensor& s;
@@ -189,20 +192,20 @@ class RowParallelLinearImpl : public torch::nn::LinearImpl {
 };
 TORCH_MODULE(RowParallelLinear);
 
-#define SHARDWRIGHT_PARALLEL_CONV(N)                                                                                     \
-  class ColumnParallelConv##N##dImpl : public torch::nn::Conv##N##dImpl {                                                \
-   public:                                                                                                               \
-    using torch::nn::Conv##N##dImpl::Conv##N##dImpl;                                                                     \
-    Tensor forward(const Tensor& x) { return torch::nn::Conv##N##dImpl::forward(copy_to_tensor_model_parallel_region(x)); } \
-  };                                                                                                                     \
-  TORCH_MODULE(ColumnParallelConv##N##d);                                                                                \
-  class RowParallelConv##N##dImpl : public torch::nn::Conv##N##dImpl {                                                   \
-   public:                                                                                                               \
-    using torch::nn::Conv##N##dImpl::Conv##N##dImpl;                                                                     \
-    Tensor forward(const Tensor& x) {                                                                                    \
+#define SHARDWRIGHT_PARALLEL_CONV(N)                                                                                                 \
+  class ColumnParallelConv##N##dImpl : public torch::nn::Conv##N##dImpl {                                                            \
+   public:                                                                                                                           \
+    using torch::nn::Conv##N##dImpl::Conv##N##dImpl;                                                                                 \
+    Tensor forward(const Tensor& x) { return torch::nn::Conv##N##dImpl::forward(copy_to_tensor_model_parallel_region(x)); }          \
+  };                                                                                                                                 \
+  TORCH_MODULE(ColumnParallelConv##N##d);                                                                                            \
+  class RowParallelConv##N##dImpl : public torch::nn::Conv##N##dImpl {                                                               \
+   public:                                                                                                                           \
+    using torch::nn::Conv##N##dImpl::Conv##N##dImpl;                                                                                 \
+    Tensor forward(const Tensor& x) {                                                                                                \
       return detail::reduced(static_cast<torch::nn::Conv##N##dImpl&>(*this), [&] { return torch::nn::Conv##N##dImpl::forward(x); }); \
-    }                                                                                                                    \
-  };                                                                                                                     \
+    }                                                                                                                                \
+  };                                                                                                                                 \
   TORCH_MODULE(RowParallelConv##N##d)
 SHARDWRIGHT_PARALLEL_CONV(1);
 SHARDWRIGHT_PARALLEL_CONV(2);
@@ -234,7 +237,8 @@ inline bool has_tensor(torch::nn::Module& module, const std::string& name) {
   return module.named_parameters().contains(name) || module.named_buffers().contains(name);
 }
 
-/// Says that a rank holds its slice of dimension `dim`, whose factor after `outer` is divided. What is not there (a layer without a bias) is skipped.
+/// Says that a rank holds its slice of dimension `dim`, whose factor after `outer` is divided. What is not there (a layer without a bias)
+/// is skipped.
 inline void shard(torch::nn::Module& module, const std::string& name, std::int64_t dim, std::int64_t outer = 1) {
   if (!has_tensor(module, name)) return;
   Tensor t = find_tensor(module, name);
@@ -242,7 +246,8 @@ inline void shard(torch::nn::Module& module, const std::string& name, std::int64
 }
 
 /// The same for a concatenation of segments (rows, outer), each divided by itself.
-inline void shard(torch::nn::Module& module, const std::string& name, std::int64_t dim, std::vector<std::pair<std::int64_t, std::int64_t>> segments) {
+inline void shard(torch::nn::Module& module, const std::string& name, std::int64_t dim,
+                  std::vector<std::pair<std::int64_t, std::int64_t>> segments) {
   if (!has_tensor(module, name)) return;
   Tensor t = find_tensor(module, name);
   detail::state().shards[detail::key(t)] = {dim, 1, std::move(segments), t.size(dim)};

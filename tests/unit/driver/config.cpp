@@ -26,7 +26,8 @@ struct Folder {
 TEST_CASE("the nearest configuration above is taken, YAML and TOML alike") {
   const Folder f;
   f.write("shardwright.yaml", "rules: [mine]\nlint:\n  select: [SW1, SW2]\n  tp: 4\n  error_on: error\n");
-  f.write("pkg/pyproject.toml", "[tool.shardwright]\npython_path = ['src']\n[tool.shardwright.lint]\nignore = ['SW404']\nbaseline = 'b.json'\n");
+  f.write("pkg/pyproject.toml",
+          "[tool.shardwright]\npython_path = ['src']\n[tool.shardwright.lint]\nignore = ['SW404']\nbaseline = 'b.json'\n");
   f.write("pkg/sub/pyproject.toml", "[project]\nname = 'not ours'\n");
   support::SourceManager sm;
   const auto yaml = driver::find_config(f.path.string(), sm);

@@ -66,16 +66,16 @@ TEST_CASE("a program is the same as itself, however it is spelled") {
 
 TEST_CASE("what a stage can do wrong without a wrong shape is seen") {
   const std::pair<const char*, const char*> faults[] = {
-      {"        self.scale = x.shape[-1] ** 0.5\n", ""},              // state of an earlier stage
-      {"/ self.scale", "/ 4.0"},                                      // a local size as a number
-      {"* self.gain", "* 1.0"},                                       // a parameter that is not used
-      {"self.b(x)", "self.a(x)"},                                     // another layer
-      {"self.b(x)", "self.b(y)"},                                     // another value
-      {"y - z", "z - y"},                                             // boundary tensors swapped
-      {"dim=-1)\n        y, z", "dim=-2)\n        y, z"},             // a dimension
-      {"[:, :2]", "[:, 1:]"},                                         // another part
-      {".relu()", ""},                                                // left out
-      {"self.drop(y - z)", "self.drop(self.drop(y - z))"},            // twice (seen in training, where it draws)
+      {"        self.scale = x.shape[-1] ** 0.5\n", ""},    // state of an earlier stage
+      {"/ self.scale", "/ 4.0"},                            // a local size as a number
+      {"* self.gain", "* 1.0"},                             // a parameter that is not used
+      {"self.b(x)", "self.a(x)"},                           // another layer
+      {"self.b(x)", "self.b(y)"},                           // another value
+      {"y - z", "z - y"},                                   // boundary tensors swapped
+      {"dim=-1)\n        y, z", "dim=-2)\n        y, z"},   // a dimension
+      {"[:, :2]", "[:, 1:]"},                               // another part
+      {".relu()", ""},                                      // left out
+      {"self.drop(y - z)", "self.drop(self.drop(y - z))"},  // twice (seen in training, where it draws)
   };
   for (const auto& [from, to] : faults) {
     INFO(from << " → " << to);
@@ -94,6 +94,7 @@ class M(nn.Module):
   sharding::Options options;
   options.tp = 2;
   const auto placed = sharding::analyse(one->t(), options);
-  const std::unordered_map<model::TensorId, model::TensorId> known{{model::tensors_of(two->t().inputs[0].second)[0], model::tensors_of(one->t().inputs[0].second)[0]}};
+  const std::unordered_map<model::TensorId, model::TensorId> known{
+      {model::tensors_of(two->t().inputs[0].second)[0], model::tensors_of(one->t().inputs[0].second)[0]}};
   CHECK(!driver::SameTrace(one->t(), placed).compare(two->t(), known, model::tensors_of(one->t().output)));
 }

@@ -17,7 +17,8 @@ using Files = std::map<std::string, std::string>;
 inline Files files(std::initializer_list<Files::value_type> l) { return Files(l); }
 
 struct World {
-  explicit World(Files files) : fs(prefixed(std::move(files))), source(std::make_shared<python::Syntax>(sm), fs, {"/src"}), in(sm, source, trace) {}
+  explicit World(Files files)
+      : fs(prefixed(std::move(files))), source(std::make_shared<python::Syntax>(sm), fs, {"/src"}), in(sm, source, trace) {}
   static std::map<std::string, std::string> prefixed(std::map<std::string, std::string> f) {
     std::map<std::string, std::string> out;
     for (auto& [k, v] : f) out["/src/" + k] = v;
@@ -33,9 +34,7 @@ struct World {
     } catch (PyError& e) {
       where = e.trace.empty() ? "" : sm.describe(e.trace[0].first);
       return "!" + in.describe(e);
-    } catch (Abort& a) {
-      return "!abort: " + a.message;
-    }
+    } catch (Abort& a) { return "!abort: " + a.message; }
   }
   support::SourceManager sm;
   python::MemoryFileSystem fs;
@@ -46,6 +45,9 @@ struct World {
 };
 
 /// repr of `r` after running the text as module m.
-inline std::string run(const std::string& text) { World w(files({{"m.py", text}})); return w.get("r"); }
+inline std::string run(const std::string& text) {
+  World w(files({{"m.py", text}}));
+  return w.get("r");
+}
 
 }  // namespace core

@@ -64,7 +64,10 @@ TEST_CASE("types are promoted as PyTorch does") {
 }
 
 TEST_CASE("a linear contracts its inner dimension and adds its bias once") {
-  auto r = trace("class M(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.fc = nn.Linear(8, 6)\n    def forward(self, x):\n        return self.fc(x)\n", {{"x", "f32[2,3,8]"}});
+  auto r = trace(
+      "class M(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.fc = nn.Linear(8, 6)\n    def forward(self, "
+      "x):\n        return self.fc(x)\n",
+      {{"x", "f32[2,3,8]"}});
   REQUIRE(r->traced);
   const model::Op& op = r->op("linear");
   REQUIRE(op.inputs.size() == 3);
@@ -85,7 +88,10 @@ TEST_CASE("a linear contracts its inner dimension and adds its bias once") {
 }
 
 TEST_CASE("size arguments carry their expressions and where their numbers came from") {
-  auto r = trace("class M(nn.Module):\n    def forward(self, x):\n        B, N, C = x.shape\n        return x.reshape(B, N, 4, C // 4).permute(0, 2, 1, 3)\n", {{"x", "f32[2,3,8]"}});
+  auto r = trace(
+      "class M(nn.Module):\n    def forward(self, x):\n        B, N, C = x.shape\n        return x.reshape(B, N, 4, C // 4).permute(0, 2, "
+      "1, 3)\n",
+      {{"x", "f32[2,3,8]"}});
   REQUIRE(r->traced);
   const model::Op& op = r->op("reshape");
   CHECK(op.prim == model::Prim::Reshape);
@@ -96,7 +102,8 @@ TEST_CASE("size arguments carry their expressions and where their numbers came f
   CHECK(op.size_args[3].syms[0]->kind == model::Sym::FloorDiv);
   CHECK(r->text(op.size_args[3].expr->range) == "C // 4");
   CHECK(op.size_args[2].syms[0] == nullptr);
-  auto whole = trace("class M(nn.Module):\n    def forward(self, x):\n        s = (2, 3, 4, 2)\n        return x.view(s)\n", {{"x", "f32[2,3,8]"}});
+  auto whole =
+      trace("class M(nn.Module):\n    def forward(self, x):\n        s = (2, 3, 4, 2)\n        return x.view(s)\n", {{"x", "f32[2,3,8]"}});
   REQUIRE(whole->traced);
   const model::Op& view = whole->op("view");
   REQUIRE(view.size_args.size() == 1);
@@ -105,7 +112,10 @@ TEST_CASE("size arguments carry their expressions and where their numbers came f
 }
 
 TEST_CASE("einops patterns become reshapes and permutations") {
-  auto r = trace("from einops import rearrange\nclass M(nn.Module):\n    def forward(self, x):\n        return rearrange(x, 'b n (k h d) -> k b h n d', k=3, h=2)\n", {{"x", "f32[2,5,24]"}});
+  auto r = trace(
+      "from einops import rearrange\nclass M(nn.Module):\n    def forward(self, x):\n        return rearrange(x, 'b n (k h d) -> k b h n "
+      "d', k=3, h=2)\n",
+      {{"x", "f32[2,5,24]"}});
   REQUIRE(r->traced);
   CHECK(r->shape() == Shape{3, 2, 2, 5, 4});
   auto ops = r->ops("rearrange");
@@ -118,8 +128,11 @@ TEST_CASE("einops patterns become reshapes and permutations") {
 }
 
 TEST_CASE("schedules computed with tensors come out as numbers") {
-  auto r = trace("class M(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.rates = [v.item() for v in torch.linspace(0, 0.3, 4)]\n        self.sizes = torch.tensor([2, 3]).cumsum(0).tolist()\n"
-                 "    def forward(self, x):\n        return x * self.rates[3] + self.sizes[1]\n", {{"x", "f32[2]"}});
+  auto r = trace(
+      "class M(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.rates = [v.item() for v in torch.linspace(0, "
+      "0.3, 4)]\n        self.sizes = torch.tensor([2, 3]).cumsum(0).tolist()\n"
+      "    def forward(self, x):\n        return x * self.rates[3] + self.sizes[1]\n",
+      {{"x", "f32[2]"}});
   REQUIRE(r->traced);
   for (const auto& w : r->t().attr_writes) {
     if (w.name == "rates") CHECK(w.value.items.at(1).second.number == Approx(0.1));
@@ -146,7 +159,10 @@ TEST_CASE("softmax blocks its dimension, a sum contracts it") {
 }
 
 TEST_CASE("in-place operations and slice assignment make new tensors") {
-  auto r = trace("class M(nn.Module):\n    def forward(self, x):\n        y = x * 2\n        y += 1\n        y[:, 1:3] = 0\n        y.relu_()\n        return y\n", {{"x", "f32[2,4]"}});
+  auto r = trace(
+      "class M(nn.Module):\n    def forward(self, x):\n        y = x * 2\n        y += 1\n        y[:, 1:3] = 0\n        y.relu_()\n       "
+      " return y\n",
+      {{"x", "f32[2,4]"}});
   REQUIRE(r->traced);
   auto ops = r->ops();
   REQUIRE(ops.size() == 4);
@@ -158,7 +174,8 @@ TEST_CASE("in-place operations and slice assignment make new tensors") {
 TEST_CASE("wrong shapes are PyTorch's errors, at their place") {
   auto r = expression("x @ x", {{"x", "f32[2,4]"}});
   CHECK(r->error.find("mat1 and mat2 shapes cannot be multiplied (2x4 and 2x4)") != std::string::npos);
-  CHECK(expression("x.view(3, -1)", {{"x", "f32[2,4]"}})->error.find("shape '[3, -1]' is invalid for input of size 8") != std::string::npos);
+  CHECK(expression("x.view(3, -1)", {{"x", "f32[2,4]"}})->error.find("shape '[3, -1]' is invalid for input of size 8") !=
+        std::string::npos);
   CHECK(expression("torch.cat([x, x[:1]], 1)", {{"x", "f32[2,4]"}})->error.find("must match except in dimension 1") != std::string::npos);
 }
 
@@ -172,5 +189,6 @@ TEST_CASE("attention: heads and batch are free, keys and width are not") {
   CHECK(blocked(0, 3));
   CHECK(blocked(1, 2));
   CHECK_FALSE(blocked(2, 3));
-  CHECK(shape_of("F.scaled_dot_product_attention(x, y, y, enable_gqa=True)", {{"x", "f32[2,4,6,8]"}, {"y", "f32[2,2,6,8]"}}) == Shape{2, 4, 6, 8});
+  CHECK(shape_of("F.scaled_dot_product_attention(x, y, y, enable_gqa=True)", {{"x", "f32[2,4,6,8]"}, {"y", "f32[2,2,6,8]"}}) ==
+        Shape{2, 4, 6, 8});
 }

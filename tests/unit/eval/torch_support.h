@@ -40,7 +40,8 @@ struct Run {
   std::string text(support::Range r) const { return std::string(sm.text(r)); }
 };
 
-inline std::unique_ptr<Run> trace(const std::string& body, const std::map<std::string, std::string>& inputs, const std::string& build = "M()", bool train = false) {
+inline std::unique_ptr<Run> trace(const std::string& body, const std::map<std::string, std::string>& inputs,
+                                  const std::string& build = "M()", bool train = false) {
   static int n = 0;
   auto dir = std::filesystem::temp_directory_path() / ("shardwright-torch-" + std::to_string(::getpid()));
   std::filesystem::create_directories(dir);

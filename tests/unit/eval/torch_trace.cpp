@@ -1,7 +1,6 @@
 // Not a test by itself: with SHARDWRIGHT_JOB=job.yaml it traces the job and writes SHARDWRIGHT_OUT as JSON (or the operations
 // as text when that ends in .txt). tests/oprules and people who debug use it: unit_eval "[.trace]".
 #include <catch2/catch.hpp>
-
 #include <cstdlib>
 #include <fstream>
 #include <iostream>
@@ -32,7 +31,8 @@ TEST_CASE("trace a job", "[.trace]") {
   }
   const model::Trace& t = (*traced)->trace;
   for (const auto& i : t.incomplete) std::cerr << "incomplete: " << sm.describe(i.range) << ": " << i.why << "\n";
-  std::cerr << t.modules.size() << " modules, " << t.ops.size() << " operations, " << t.tensors.size() << " tensors, " << t.steps.size() << " steps, " << t.incomplete.size() << " incomplete\n";
+  std::cerr << t.modules.size() << " modules, " << t.ops.size() << " operations, " << t.tensors.size() << " tensors, " << t.steps.size()
+            << " steps, " << t.incomplete.size() << " incomplete\n";
   if (out) {
     std::string name(out);
     std::ofstream(name) << (name.ends_with(".txt") ? model::dump_ops(t, &sm) : model::dump_json(t, &sm));

@@ -20,25 +20,32 @@ class M(nn.Module):
         assert torch.arange(3).numpy().sum() == 3
         assert [10, 20, 30][ids[1]] == 30
         return self.embeds[ids[1]](x)
-)", {{"x", "f32[2,8]"}});
+)",
+                 {{"x", "f32[2,8]"}});
   REQUIRE(r->error == "");
   CHECK(r->shape() == std::vector<std::int64_t>{2, 3});
 }
 
 TEST_CASE("a hint that depends on data loses nothing; what is lost is said") {
-  auto r = trace("class M(nn.Module):\n    def forward(self, mask, x):\n        causal = bool((mask == 0).all())\n"
-                 "        return F.scaled_dot_product_attention(x, x, x, attn_mask=mask, is_causal=causal)\n", {{"x", "f32[2,3,8]"}, {"mask", "f32[3,3]"}});
+  auto r = trace(
+      "class M(nn.Module):\n    def forward(self, mask, x):\n        causal = bool((mask == 0).all())\n"
+      "        return F.scaled_dot_product_attention(x, x, x, attn_mask=mask, is_causal=causal)\n",
+      {{"x", "f32[2,3,8]"}, {"mask", "f32[3,3]"}});
   REQUIRE(r->error == "");
   CHECK(r->shape() == std::vector<std::int64_t>{2, 3, 8});
   CHECK(r->traced->lost.empty());
-  auto lost = trace("class M(nn.Module):\n    def forward(self, x):\n        n = int(x.sum())\n        return x.view(n, -1), x\n", {{"x", "f32[2,3,8]"}});
+  auto lost = trace("class M(nn.Module):\n    def forward(self, x):\n        n = int(x.sum())\n        return x.view(n, -1), x\n",
+                    {{"x", "f32[2,3,8]"}});
   REQUIRE(lost->error == "");
   REQUIRE(lost->traced->lost.size() == 1);
 }
 
 TEST_CASE("PyTorch's own transformer classes are followed where its source is not at hand") {
-  auto r = trace("class M(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
-                 "        self.t = nn.Transformer(8, 2, 1, 1, 16, batch_first=True, activation='gelu')\n    def forward(self, x):\n        return self.t(x, x)\n", {{"x", "f32[2,3,8]"}});
+  auto r = trace(
+      "class M(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+      "        self.t = nn.Transformer(8, 2, 1, 1, 16, batch_first=True, activation='gelu')\n    def forward(self, x):\n        return "
+      "self.t(x, x)\n",
+      {{"x", "f32[2,3,8]"}});
   REQUIRE(r->error == "");
   const model::Op* gelu = r->ops("gelu").at(0);
   CHECK_FALSE(r->t().module(gelu->module).builtin);
@@ -47,12 +54,15 @@ TEST_CASE("PyTorch's own transformer classes are followed where its source is no
 }
 
 TEST_CASE("words in lists and dicts of a job's arguments are strings where they name nothing") {
-  const auto job = eval::parse_job("model: m:M\nargs: {fields: [t2m, 10u, M, 2 * 3], kinds: {a: word, b: nn.Linear}}\ninputs: {x: \"f32[2,8]\"}\n", "job.yaml");
+  const auto job = eval::parse_job(
+      "model: m:M\nargs: {fields: [t2m, 10u, M, 2 * 3], kinds: {a: word, b: nn.Linear}}\ninputs: {x: \"f32[2,8]\"}\n", "job.yaml");
   REQUIRE(job);
   auto dir = std::filesystem::temp_directory_path() / ("shardwright-args-" + std::to_string(::getpid()));
   std::filesystem::create_directories(dir);
-  std::ofstream(dir / "m.py") << "import torch.nn as nn\nclass M(nn.Module):\n    def __init__(self, fields, kinds):\n        super().__init__()\n"
-                                 "        assert fields == ['t2m', '10u', M, 6] and kinds == {'a': 'word', 'b': nn.Linear}, (fields, kinds)\n    def forward(self, x):\n        return x\n";
+  std::ofstream(dir / "m.py")
+      << "import torch.nn as nn\nclass M(nn.Module):\n    def __init__(self, fields, kinds):\n        super().__init__()\n"
+         "        assert fields == ['t2m', '10u', M, 6] and kinds == {'a': 'word', 'b': nn.Linear}, (fields, kinds)\n    def forward(self, "
+         "x):\n        return x\n";
   eval::Job here = *job;
   here.python_path = {dir.string()};
   support::SourceManager sm;

@@ -41,14 +41,17 @@ TEST_CASE("invalid UTF-8 does not stop a report") {
   const auto f = sm.add("a.py", "x = '\xff\xfe'\n");
   auto d = finding(f, 0, 1);
   d.message = "bad \xff byte";
-  for (const auto& text : {lint::json_report({d}, sm), lint::sarif_report({d}, sm, {}, "0"), lint::junit_report({d}, sm), lint::github_report({d}, sm)}) CHECK(text.find("\xff") == std::string::npos);
+  for (const auto& text :
+       {lint::json_report({d}, sm), lint::sarif_report({d}, sm, {}, "0"), lint::junit_report({d}, sm), lint::github_report({d}, sm)})
+    CHECK(text.find("\xff") == std::string::npos);
 }
 
 TEST_CASE("GitHub annotations escape what separates their parts") {
   support::SourceManager sm;
   const auto f = sm.add("a,b:c.py", "x = 1\n");
   CHECK(lint::github_report({finding(f, 0, 1)}, sm) ==
-        "::error file=a%2Cb%3Ac.py,line=1,endLine=1,col=1,endColumn=2,title=SW101::100%25 wrong: a, b%0Asecond \"line\" <x>%0Aa,b:c.py:1: became sharded here\n");
+        "::error file=a%2Cb%3Ac.py,line=1,endLine=1,col=1,endColumn=2,title=SW101::100%25 wrong: a, b%0Asecond \"line\" <x>%0Aa,b:c.py:1: "
+        "became sharded here\n");
 }
 
 TEST_CASE("JUnit escapes XML") {

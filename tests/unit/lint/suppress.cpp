@@ -84,12 +84,15 @@ TEST_CASE("a file-level suppression and prefixes") {
 
 TEST_CASE("what is wrong with a suppression is said") {
   CHECK(run("y = f(x)  # shardwright: ignore\n", {{"SW101", "f(x)"}}).shown == Names{"SW101:1", "SW904:1"});
-  CHECK(run("y = f(x)  # shardwright: ignore[SW1O1] no such code\n", {}).findings.at(0).message.find("did you mean SW101?") != std::string::npos);
+  CHECK(run("y = f(x)  # shardwright: ignore[SW1O1] no such code\n", {}).findings.at(0).message.find("did you mean SW101?") !=
+        std::string::npos);
   const auto bare = run("y = f(x)  # shardwright: ignore[SW101]\n", {{"SW101", "f(x)"}});
   CHECK(bare.shown == Names{"SW904:1"});
   CHECK(bare.findings.at(0).severity == support::Severity::Info);
   CHECK(run("y = 1  # shardwright: ignroe[SW101] slip\n", {}).shown == Names{"SW904:1"});
-  CHECK(run("y = 1  # shardwright: keep\nz = 2  # as the shardwright: ignore[SW101] comment says\ns = '# shardwright: ignore[SW101] x'\n", {}).shown.empty());
+  CHECK(
+      run("y = 1  # shardwright: keep\nz = 2  # as the shardwright: ignore[SW101] comment says\ns = '# shardwright: ignore[SW101] x'\n", {})
+          .shown.empty());
 }
 
 TEST_CASE("an incomplete analysis reports no unused suppressions") {

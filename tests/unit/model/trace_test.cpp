@@ -1,7 +1,8 @@
+#include "model/trace.h"
+
 #include <catch2/catch.hpp>
 
 #include "model/dump.h"
-#include "model/trace.h"
 
 using namespace shardwright::model;
 

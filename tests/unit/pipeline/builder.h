@@ -57,19 +57,20 @@ class TraceBuilder {
   }
 
   TensorId parameter(ModuleId m, std::vector<std::int64_t> shape, const std::string& attr, bool buffer = false) {
-    const TensorId id = tensor(std::move(shape), buffer ? Origin::Buffer : Origin::Parameter, t.modules[static_cast<std::size_t>(m)].fqn + "." + attr);
+    const TensorId id =
+        tensor(std::move(shape), buffer ? Origin::Buffer : Origin::Parameter, t.modules[static_cast<std::size_t>(m)].fqn + "." + attr);
     t.modules[static_cast<std::size_t>(m)].params.push_back({attr, id, buffer, true});
     return id;
   }
 
   /// An operation with the given cost. Labels: all inputs and the output share nothing (contracting), unless `elementwise`.
-  TensorId op(const std::vector<TensorId>& inputs, std::vector<std::int64_t> shape, double flops, const std::string& name = "op", Prim prim = Prim::Labelled,
-              bool elementwise = false) {
+  TensorId op(const std::vector<TensorId>& inputs, std::vector<std::int64_t> shape, double flops, const std::string& name = "op",
+              Prim prim = Prim::Labelled, bool elementwise = false) {
     return ops(inputs, {std::move(shape)}, flops, name, prim, elementwise)[0];
   }
 
-  std::vector<TensorId> ops(const std::vector<TensorId>& inputs, std::vector<std::vector<std::int64_t>> shapes, double flops, const std::string& name, Prim prim,
-                            bool elementwise = false) {
+  std::vector<TensorId> ops(const std::vector<TensorId>& inputs, std::vector<std::vector<std::int64_t>> shapes, double flops,
+                            const std::string& name, Prim prim, bool elementwise = false) {
     Op o;
     o.id = static_cast<OpId>(t.ops.size());
     o.name = name;

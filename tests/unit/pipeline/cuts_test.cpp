@@ -1,7 +1,6 @@
 // What a cut must send, and what it may compute again.
-#include <catch2/catch.hpp>
-
 #include <algorithm>
+#include <catch2/catch.hpp>
 
 #include "builder.h"
 #include "pipeline/pipeline.h"
@@ -9,10 +8,10 @@
 
 using namespace shardwright;
 using namespace shardwright::pipeline;
-using shardwright::testing::TraceBuilder;
 using model::Origin;
 using model::Prim;
 using model::TensorId;
+using shardwright::testing::TraceBuilder;
 
 namespace {
 
@@ -144,26 +143,47 @@ TEST_CASE("pieces of one tensor are sent as that tensor") {
 
 TEST_CASE("cuts around calls inside an expression, and between children of a Sequential") {
   TraceBuilder b;
-  const auto block = b.module("block", "Block", 0), ln = b.module("block.ln", "torch.nn.LayerNorm", block, true), attn = b.module("block.attn", "Attention", block);
-  const auto seq = b.module("seq", "torch.nn.Sequential", 0, true), first = b.module("seq.0", "torch.nn.Linear", seq, true), second = b.module("seq.1", "torch.nn.Linear", seq, true);
+  const auto block = b.module("block", "Block", 0), ln = b.module("block.ln", "torch.nn.LayerNorm", block, true),
+             attn = b.module("block.attn", "Attention", block);
+  const auto seq = b.module("seq", "torch.nn.Sequential", 0, true), first = b.module("seq.0", "torch.nn.Linear", seq, true),
+             second = b.module("seq.1", "torch.nn.Linear", seq, true);
   const TensorId x = b.tensor({2, 4}, Origin::Input, "x");
-  const TensorId lnw = b.parameter(ln, {4}, "weight"), aw = b.parameter(attn, {4, 4}, "weight"), w0 = b.parameter(first, {4, 4}, "weight"), w1 = b.parameter(second, {4, 4}, "weight");
+  const TensorId lnw = b.parameter(ln, {4}, "weight"), aw = b.parameter(attn, {4, 4}, "weight"), w0 = b.parameter(first, {4, 4}, "weight"),
+                 w1 = b.parameter(second, {4, 4}, "weight");
   TensorId in = -1, n = -1, a = -1, h = -1, s0 = -1, y = -1;
   b.statement([&] { in = b.op({x, w0}, {2, 4}, 50); });
   b.statement([&] {
     b.call(block, [&] {
       b.statement([&] {  // x = x + self.attn(self.ln(x))
-        b.call(ln, [&] { n = b.op({in, lnw}, {2, 4}, 8); }, true);
+        b.call(
+            ln,
+            [&] {
+              n = b.op({in, lnw}, {2, 4}, 8);
+            },
+            true);
         b.call(attn, [&] { b.statement([&] { a = b.op({n, aw}, {2, 4}, 100); }); });
         h = b.op({in, a}, {2, 4}, 8, "add");
       });
     });
   });
   b.statement([&] {
-    b.call(seq, [&] {
-      b.call(first, [&] { s0 = b.op({h, w0}, {2, 4}, 100); }, true);
-      b.call(second, [&] { y = b.op({s0, w1}, {2, 4}, 100); }, true);
-    }, true);
+    b.call(
+        seq,
+        [&] {
+          b.call(
+              first,
+              [&] {
+                s0 = b.op({h, w0}, {2, 4}, 100);
+              },
+              true);
+          b.call(
+              second,
+              [&] {
+                y = b.op({s0, w1}, {2, 4}, 100);
+              },
+              true);
+        },
+        true);
   });
   b.output({y});
 

@@ -10,9 +10,9 @@
 #include "pipeline/pipeline.h"
 
 using namespace shardwright;
-using shardwright::testing::TraceBuilder;
 using model::Origin;
 using model::TensorId;
+using shardwright::testing::TraceBuilder;
 
 namespace {
 
@@ -34,7 +34,10 @@ TEST_CASE("stages of an exported graph", "[.][import]") {
   std::vector<TensorId> of;  // by position in "tensors"
   for (const auto& x : j["tensors"]) {
     const std::string o = x["origin"];
-    const auto origin = o == "parameter" ? Origin::Parameter : o == "buffer" ? Origin::Buffer : o == "input" ? Origin::Input : Origin::Result;
+    const auto origin = o == "parameter" ? Origin::Parameter
+        : o == "buffer"                  ? Origin::Buffer
+        : o == "input"                   ? Origin::Input
+                                         : Origin::Result;
     if (origin == Origin::Result) {
       of.push_back(-1);
       continue;
@@ -49,7 +52,11 @@ TEST_CASE("stages of an exported graph", "[.][import]") {
     const std::string kind = x["kind"];
     std::vector<TensorId> out;
     b.statement([&] {
-      out = b.ops(inputs, shapes, x["flops"], x["name"], kind == "view" ? model::Prim::Reshape : kind == "opaque" ? model::Prim::Opaque : model::Prim::Labelled, kind == "elementwise");
+      out = b.ops(inputs, shapes, x["flops"], x["name"],
+                  kind == "view"         ? model::Prim::Reshape
+                      : kind == "opaque" ? model::Prim::Opaque
+                                         : model::Prim::Labelled,
+                  kind == "elementwise");
     });
     for (std::size_t k = 0; k < out.size(); ++k) {
       const auto y = x["outputs"][k].get<std::size_t>();
@@ -71,7 +78,11 @@ TEST_CASE("stages of an exported graph", "[.][import]") {
       for (TensorId t : c.live) shapes.push_back(b.t.tensor(t).shape);
       boundaries.push_back(shapes);
     }
-    result[std::to_string(p)] = {{"slowest_over_mean", r.slowest_over_mean}, {"optimum", r.optimum_slowest_over_mean}, {"legal_cuts", r.legal_cuts}, {"boundaries", boundaries}, {"error", r.error}};
+    result[std::to_string(p)] = {{"slowest_over_mean", r.slowest_over_mean},
+                                 {"optimum", r.optimum_slowest_over_mean},
+                                 {"legal_cuts", r.legal_cuts},
+                                 {"boundaries", boundaries},
+                                 {"error", r.error}};
   }
   std::cout << result.dump() << "\n";
 }

@@ -1,7 +1,6 @@
 // Stages of whole models: the preference among near-optimal cuts, ties, warnings.
-#include <catch2/catch.hpp>
-
 #include <algorithm>
+#include <catch2/catch.hpp>
 
 #include "builder.h"
 #include "pipeline/pipeline.h"
@@ -9,10 +8,10 @@
 
 using namespace shardwright;
 using namespace shardwright::pipeline;
-using shardwright::testing::TraceBuilder;
 using model::ModuleId;
 using model::Origin;
 using model::TensorId;
+using shardwright::testing::TraceBuilder;
 
 namespace {
 
@@ -22,41 +21,57 @@ void transformer(TraceBuilder& b, int depth, bool tied_head) {
   const ModuleId emb = b.module("wte", "torch.nn.Embedding", 0, true), list = b.module("blocks", "torch.nn.ModuleList", 0, true);
   const TensorId table = b.parameter(emb, {100, 8}, "weight");
   TensorId x = -1;
-  b.statement([&] { b.call(emb, [&] { x = b.op({ids, table}, {2, 16, 8}, 1); b.t.tensors.back().dtype = model::DType::F32; }, true); });
+  b.statement([&] {
+    b.call(
+        emb,
+        [&] {
+          x = b.op({ids, table}, {2, 16, 8}, 1);
+          b.t.tensors.back().dtype = model::DType::F32;
+        },
+        true);
+  });
   static int loop = 0;
   b.statement(
       [&] {
         for (int i = 0; i < depth; ++i) {
           const std::string name = "blocks." + std::to_string(i);
           const ModuleId block = b.module(name, "Block", list), attn = b.module(name + ".attn", "Attention", block);
-          const TensorId q = b.parameter(attn, {8, 8}, "q"), o = b.parameter(attn, {8, 8}, "o"), up = b.parameter(block, {8, 32}, "up"), down = b.parameter(block, {32, 8}, "down");
-          b.statement([&] {
-            b.call(block, [&] {
-              TensorId a = -1, m = -1;
-              b.statement([&] { a = b.op({x}, {2, 16, 8}, 2, "layer_norm"); });
-              b.statement([&] {
-                b.call(attn, [&] {
-                  b.statement([&] { a = b.op({a, q}, {2, 16, 8}, 100); });
-                  b.statement([&] { a = b.op({a, o}, {2, 16, 8}, 100); });
+          const TensorId q = b.parameter(attn, {8, 8}, "q"), o = b.parameter(attn, {8, 8}, "o"), up = b.parameter(block, {8, 32}, "up"),
+                         down = b.parameter(block, {32, 8}, "down");
+          b.statement(
+              [&] {
+                b.call(block, [&] {
+                  TensorId a = -1, m = -1;
+                  b.statement([&] { a = b.op({x}, {2, 16, 8}, 2, "layer_norm"); });
+                  b.statement([&] {
+                    b.call(attn, [&] {
+                      b.statement([&] { a = b.op({a, q}, {2, 16, 8}, 100); });
+                      b.statement([&] { a = b.op({a, o}, {2, 16, 8}, 100); });
+                    });
+                  });
+                  b.statement([&] { x = b.op({x, a}, {2, 16, 8}, 2, "add"); });
+                  b.statement([&] { m = b.op({x, up}, {2, 16, 32}, 200); });
+                  b.statement([&] { m = b.op({m, down}, {2, 16, 8}, 200); });
+                  b.statement([&] { x = b.op({x, m}, {2, 16, 8}, 2, "add"); });
                 });
-              });
-              b.statement([&] { x = b.op({x, a}, {2, 16, 8}, 2, "add"); });
-              b.statement([&] { m = b.op({x, up}, {2, 16, 32}, 200); });
-              b.statement([&] { m = b.op({m, down}, {2, 16, 8}, 200); });
-              b.statement([&] { x = b.op({x, m}, {2, 16, 8}, 2, "add"); });
-            });
-          }, {{&loop, i, 0}});
+              },
+              {{&loop, i, 0}});
         }
       },
       {}, program::StmtKind::For);
   const ModuleId head = b.module("head", "torch.nn.Linear", 0, true);
   TensorId w = table;
-  if (tied_head)
-    b.t.modules[static_cast<std::size_t>(head)].params.push_back({"weight", table, false, true});
-  else
-    w = b.parameter(head, {100, 8}, "weight");
+  if (tied_head) b.t.modules[static_cast<std::size_t>(head)].params.push_back({"weight", table, false, true});
+  else w = b.parameter(head, {100, 8}, "weight");
   TensorId y = -1;
-  b.statement([&] { b.call(head, [&] { y = b.op({x, w}, {2, 16, 100}, 150); }, true); });
+  b.statement([&] {
+    b.call(
+        head,
+        [&] {
+          y = b.op({x, w}, {2, 16, 100}, 150);
+        },
+        true);
+  });
   b.output({y});
 }
 
@@ -165,13 +180,35 @@ TEST_CASE("sharded tensors are not the first choice to send") {
 TEST_CASE("an indivisible layer is named, and batch norms in training mode") {
   TraceBuilder b;
   const TensorId x = b.tensor({2, 4}, Origin::Input, "x");
-  const ModuleId stem = b.module("stem", "torch.nn.Linear", 0, true), bn = b.module("bn", "torch.nn.BatchNorm2d", 0, true), big = b.module("big", "torch.nn.Linear", 0, true);
+  const ModuleId stem = b.module("stem", "torch.nn.Linear", 0, true), bn = b.module("bn", "torch.nn.BatchNorm2d", 0, true),
+                 big = b.module("big", "torch.nn.Linear", 0, true);
   b.t.modules[static_cast<std::size_t>(bn)].training = true;
   const TensorId w0 = b.parameter(stem, {4, 4}, "weight"), w1 = b.parameter(bn, {4}, "weight"), w2 = b.parameter(big, {4, 4}, "weight");
   TensorId h = -1;
-  b.statement([&] { b.call(stem, [&] { h = b.op({x, w0}, {2, 4}, 100); }, true); });
-  b.statement([&] { b.call(bn, [&] { h = b.op({h, w1}, {2, 4}, 10); }, true); });
-  b.statement([&] { b.call(big, [&] { h = b.op({h, w2}, {2, 4}, 1000); }, true); });
+  b.statement([&] {
+    b.call(
+        stem,
+        [&] {
+          h = b.op({x, w0}, {2, 4}, 100);
+        },
+        true);
+  });
+  b.statement([&] {
+    b.call(
+        bn,
+        [&] {
+          h = b.op({h, w1}, {2, 4}, 10);
+        },
+        true);
+  });
+  b.statement([&] {
+    b.call(
+        big,
+        [&] {
+          h = b.op({h, w2}, {2, 4}, 1000);
+        },
+        true);
+  });
   b.output({h});
   Options o;
   o.stages = 2;

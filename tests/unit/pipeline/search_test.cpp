@@ -1,11 +1,12 @@
 // The optimisation against brute force: same slowest stage, then the same bytes.
-#include <catch2/catch.hpp>
+#include "pipeline/search.h"
+
 #include <algorithm>
+#include <catch2/catch.hpp>
 #include <limits>
 #include <random>
 
 #include "pipeline/pipeline.h"
-#include "pipeline/search.h"
 
 using namespace shardwright::pipeline;
 

@@ -1,16 +1,17 @@
 // The plan file: written, read back, compared, replayed.
+#include "plan/plan.h"
+
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
 #include "../pipeline/builder.h"
 #include "pipeline/position.h"
-#include "plan/plan.h"
 
 using namespace shardwright;
-using shardwright::testing::TraceBuilder;
 using model::ModuleId;
 using model::Origin;
 using model::TensorId;
+using shardwright::testing::TraceBuilder;
 
 namespace {
 
@@ -27,29 +28,36 @@ struct Example {
     std::vector<std::pair<TensorId, TensorId>> weights;
     for (int i = 0; i < 4; ++i) {
       const std::string name = "blocks." + std::to_string(i);
-      const ModuleId block = b.module(name, "pkg.Mlp", list), up = b.module(name + ".up", "torch.nn.Linear", block, true), down = b.module(name + ".down", "torch.nn.Linear", block, true);
+      const ModuleId block = b.module(name, "pkg.Mlp", list), up = b.module(name + ".up", "torch.nn.Linear", block, true),
+                     down = b.module(name + ".down", "torch.nn.Linear", block, true);
       const TensorId u = b.parameter(up, {16, 8}, "weight"), d = b.parameter(down, {8, 16}, "weight");
       weights.push_back({u, d});
       b.statement([&] {
         b.call(block, [&] {
           TensorId m = -1;
           b.statement([&] {
-            b.call(up, [&] {
-              m = b.op({h, u}, {2, 16}, 512);
-              auto& o = b.t.ops.back();
-              o.labels = {{2, false, ""}, {8, false, ""}, {16, false, ""}};
-              o.in = {{0, 1}, {2, 1}};
-              o.out = {{0, 2}};
-            }, true);
+            b.call(
+                up,
+                [&] {
+                  m = b.op({h, u}, {2, 16}, 512);
+                  auto& o = b.t.ops.back();
+                  o.labels = {{2, false, ""}, {8, false, ""}, {16, false, ""}};
+                  o.in = {{0, 1}, {2, 1}};
+                  o.out = {{0, 2}};
+                },
+                true);
           });
           b.statement([&] {
-            b.call(down, [&] {
-              h = b.op({m, d}, {2, 8}, 512);
-              auto& o = b.t.ops.back();
-              o.labels = {{2, false, ""}, {8, false, ""}, {16, false, ""}};
-              o.in = {{0, 2}, {1, 2}};
-              o.out = {{0, 1}};
-            }, true);
+            b.call(
+                down,
+                [&] {
+                  h = b.op({m, d}, {2, 8}, 512);
+                  auto& o = b.t.ops.back();
+                  o.labels = {{2, false, ""}, {8, false, ""}, {16, false, ""}};
+                  o.in = {{0, 2}, {1, 2}};
+                  o.out = {{0, 1}};
+                },
+                true);
           });
         });
       });
@@ -82,7 +90,8 @@ struct Example {
       placement.axes.push_back(a);
       placement.tensors[static_cast<std::size_t>(weights[i].first)][0][0].axis = a.id;
       placement.tensors[static_cast<std::size_t>(weights[i].second)][1][0].axis = a.id;
-      for (TensorId w : a.parameters) placement.axis_of[static_cast<std::size_t>(w)] = a.id, placement.states[static_cast<std::size_t>(w)] = sharding::State::V;
+      for (TensorId w : a.parameters)
+        placement.axis_of[static_cast<std::size_t>(w)] = a.id, placement.states[static_cast<std::size_t>(w)] = sharding::State::V;
     }
     placement.fallbacks.push_back({0, {}, "blocks.9", "7 heads: tp 2 does not divide them (1, 7 do)"});
     pipeline::Options o;

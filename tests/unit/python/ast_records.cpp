@@ -59,8 +59,12 @@ struct Writer {
         return s;
       }
       case ExprKind::Lambda: return parameters(e->function);
-      case ExprKind::Tuple: case ExprKind::List: case ExprKind::Set: case ExprKind::Dict: case ExprKind::BoolOp: case ExprKind::Slice:
-        return std::to_string(e->kids.size()) + e->text;
+      case ExprKind::Tuple:
+      case ExprKind::List:
+      case ExprKind::Set:
+      case ExprKind::Dict:
+      case ExprKind::BoolOp:
+      case ExprKind::Slice: return std::to_string(e->kids.size()) + e->text;
       case ExprKind::FString: return "";
       case ExprKind::FormattedValue: return e->text.substr(0, e->text[0] == '!' ? 2 : 0);
       default: return e->text;
@@ -105,7 +109,8 @@ struct Writer {
     if (const Function* f = s->function) {
       std::vector<std::string> locals = f->locals;
       std::sort(locals.begin(), locals.end());
-      extra = f->name + "(" + parameters(f) + ")" + (f->is_generator ? "gen" : "") + (f->is_async ? "async" : "") + (f->owner ? f->owner->name : "") + " [";
+      extra = f->name + "(" + parameters(f) + ")" + (f->is_generator ? "gen" : "") + (f->is_async ? "async" : "") +
+          (f->owner ? f->owner->name : "") + " [";
       for (const auto& n : locals) extra += n + ",";
       extra += "]";
     } else if (const ClassDef* c = s->class_def) {
@@ -127,7 +132,11 @@ struct Writer {
     } else if (s->kind == StmtKind::AugAssign) {
       extra = s->op;
     }
-    put(std::string("S") + name(s->kind), s->function ? s->function->def_range : s->class_def ? s->class_def->def_range : s->range, extra, true);
+    put(std::string("S") + name(s->kind),
+        s->function        ? s->function->def_range
+            : s->class_def ? s->class_def->def_range
+                           : s->range,
+        extra, true);
     if (s->kind == StmtKind::Match) {
       expr(s->value, true);
       for (const auto& c : s->cases) {
@@ -180,5 +189,6 @@ TEST_CASE("ast records", "[.ast]") {
     out << "FILE " << path << "\n";
     for (const auto& r : w.records) out << r << "\n";
   }
-  std::printf("parsed %zu lines in %.3f s: %.0f lines/s; slowest %.3f s: %s\n", lines, seconds, static_cast<double>(lines) / seconds, slowest, slowest_path.c_str());
+  std::printf("parsed %zu lines in %.3f s: %.0f lines/s; slowest %.3f s: %s\n", lines, seconds, static_cast<double>(lines) / seconds,
+              slowest, slowest_path.c_str());
 }

@@ -88,8 +88,9 @@ void try_text(const std::string& text) {
   walk(m->body, [&](const Stmt* s) {
     REQUIRE(s->range.begin <= s->range.end);
     REQUIRE(s->range.end <= text.size());
-    const bool valued = s->kind == StmtKind::Expression || s->kind == StmtKind::Assign || s->kind == StmtKind::AugAssign || s->kind == StmtKind::If ||
-                        s->kind == StmtKind::For || s->kind == StmtKind::While || s->kind == StmtKind::Assert || s->kind == StmtKind::Match;
+    const bool valued = s->kind == StmtKind::Expression || s->kind == StmtKind::Assign || s->kind == StmtKind::AugAssign ||
+        s->kind == StmtKind::If || s->kind == StmtKind::For || s->kind == StmtKind::While || s->kind == StmtKind::Assert ||
+        s->kind == StmtKind::Match;
     if (valued) REQUIRE(s->value);
     if (s->kind == StmtKind::AugAssign || s->kind == StmtKind::For || s->kind == StmtKind::Assign) REQUIRE(!s->targets.empty());
     if (s->kind == StmtKind::FunctionDef) REQUIRE(s->function);
@@ -115,8 +116,11 @@ TEST_CASE("broken source") {
   const unsigned long first = given ? std::strtoul(given, nullptr, 10) : 1;
   const unsigned long count = rounds ? std::strtoul(rounds, nullptr, 10) : 400;
   const std::string source = kSource;
-  static const char* const kPieces[] = {"(", ")", "[", "]", "{", "}", ":", ",", "=", "\n", "\n    ", "\t", "'", "\"", "'''", "f'{", "}'", "\\", "#", "@", "*", "**",
-                                        "lambda ", "if ", " else ", " for ", " in ", "not ", "async ", "await ", "yield ", "def f(", "class ", "match ", "case ", "\r\n", "\xff", "1_", "0x", ":=", "->", "...", "`", ";", "import ", "from ", " as ", "print ", "exec ", "with ", "try:\n", "except "};
+  static const char* const kPieces[] = {
+      "(",    ")",    "[",      "]",      "{",      "}",       ":",      ",",      "=",      "\n",      "\n    ", "\t",     "'",
+      "\"",   "'''",  "f'{",    "}'",     "\\",     "#",       "@",      "*",      "**",     "lambda ", "if ",    " else ", " for ",
+      " in ", "not ", "async ", "await ", "yield ", "def f(",  "class ", "match ", "case ",  "\r\n",    "\xff",   "1_",     "0x",
+      ":=",   "->",   "...",    "`",      ";",      "import ", "from ",  " as ",   "print ", "exec ",   "with ",  "try:\n", "except "};
   for (unsigned long seed = first; seed < first + count; ++seed) {
     INFO("seed " << seed);
     std::mt19937 random(static_cast<std::uint32_t>(seed));

@@ -1,8 +1,9 @@
+#include "python/parse.h"
+
 #include <catch2/catch.hpp>
 
 #include "program/print.h"
 #include "program/visit.h"
-#include "python/parse.h"
 
 using namespace shardwright;
 using namespace shardwright::program;
@@ -49,8 +50,9 @@ TEST_CASE("literals") {
   CHECK(expr("'a' \"b\"") == "(String \"ab\")");
   CHECK(expr(R"('\n\x41\u00e9\101\q\\')") == "(String \"\\nAéA\\\\q\\\\\")");
   CHECK(expr(R"(r'\n')") == "(String \"\\\\n\")");
-  CHECK(expr(R"(b'\xff' b'a')") == "(Bytes \"\xff"
-                                   "a\")");
+  CHECK(expr(R"(b'\xff' b'a')") ==
+        "(Bytes \"\xff"
+        "a\")");
   CHECK(expr("'''a\r\nb'''") == "(String \"a\\nb\")");
   CHECK(expr("'a\\\nb'") == "(String \"ab\")");
   CHECK(expr("(None, True, False, ...)") == "(Tuple (None) (True) (False) (Ellipsis))");
@@ -58,14 +60,16 @@ TEST_CASE("literals") {
 
 TEST_CASE("f-strings") {
   CHECK(expr("f'a{x}b'") == "(FString (String \"a\") (FormattedValue (Name x)) (String \"b\"))");
-  CHECK(expr("f'{{{x!r:>{w}.3}}}'") == "(FString (String \"{\") (FormattedValue \"!r:>{w}.3\" (Name x) (FormattedValue (Name w))) (String \"}\"))");
+  CHECK(expr("f'{{{x!r:>{w}.3}}}'") ==
+        "(FString (String \"{\") (FormattedValue \"!r:>{w}.3\" (Name x) (FormattedValue (Name w))) (String \"}\"))");
   CHECK(expr("f'{x=}'") == "(FString (String \"x=\") (FormattedValue \"!r\" (Name x)))");
   CHECK(expr("f'{x = :.2f}'") == "(FString (String \"x = \") (FormattedValue \":.2f\" (Name x)))");
   CHECK(expr("'a' f'{x}' 'b' rf'\\d{y}'") ==
         "(FString (String \"a\") (FormattedValue (Name x)) (String \"b\\\\d\") (FormattedValue (Name y)))");
   CHECK(expr("f'{f\"{x}\"}'") == "(FString (FormattedValue (FString (FormattedValue (Name x)))))");
   CHECK(expr("f'{x[\"k\"]} {a if b else c}'") ==
-        "(FString (FormattedValue (Subscript (Name x) (String \"k\"))) (String \" \") (FormattedValue (Conditional (Name a) (Name b) (Name c))))");
+        "(FString (FormattedValue (Subscript (Name x) (String \"k\"))) (String \" \") (FormattedValue (Conditional (Name a) (Name b) (Name "
+        "c))))");
   CHECK(expr("f'  lead {x}  tail\\t'") == "(FString (String \"  lead \") (FormattedValue (Name x)) (String \"  tail\\x09\"))");
   CHECK(expr("f'{{}}'") == "(FString (String \"{}\"))");
 }
@@ -80,7 +84,8 @@ TEST_CASE("operators") {
   CHECK(expr("a and (b and c)") == "(BoolOp \"and\" (Name a) (BoolOp \"and\" (Name b) (Name c)))");
   CHECK(expr("a if b else c if d else e") == "(Conditional (Name a) (Name b) (Conditional (Name c) (Name d) (Name e)))");
   CHECK(expr("(y := f(x))") == "(Walrus (Name y) (Call (Name f) (Name x)))");
-  CHECK(expr("a | b & c ^ d << 1") == "(Binary \"|\" (Name a) (Binary \"^\" (Binary \"&\" (Name b) (Name c)) (Binary \"<<\" (Name d) (Int 1))))");
+  CHECK(expr("a | b & c ^ d << 1") ==
+        "(Binary \"|\" (Name a) (Binary \"^\" (Binary \"&\" (Name b) (Name c)) (Binary \"<<\" (Name d) (Int 1))))");
 }
 
 TEST_CASE("calls, subscripts and stars") {
@@ -123,10 +128,13 @@ TEST_CASE("parentheses are in outer only") {
 
 TEST_CASE("statements") {
   CHECK(stmts("a = b, *c = d, e\n") == "Assign (Name a) (Tuple (Name b) (Starred (Name c))) (Tuple (Name d) (Name e))\n");
-  CHECK(stmts("x: List[int] = []\ny: int\n") == "AnnAssign (Name x) : (Subscript (Name List) (Name int)) (List)\nAnnAssign (Name y) : (Name int)\n");
+  CHECK(stmts("x: List[int] = []\ny: int\n") ==
+        "AnnAssign (Name x) : (Subscript (Name List) (Name int)) (List)\nAnnAssign (Name y) : (Name int)\n");
   CHECK(stmts("x **= 2; y //= 3\n") == "AugAssign (Name x) **= (Int 2)\nAugAssign (Name y) //= (Int 3)\n");
-  CHECK(stmts("def f(x: A[int] | B | None): pass\n").find("x:(Binary \"|\" (Binary \"|\" (Subscript (Name A) (Name int)) (Name B)) (None))") != std::string::npos);
-  CHECK(stmts("if a:\n  pass\nelif b:\n  pass\nelse:\n  x\n") == "If (Name a)\n  Pass\nelse\n  If (Name b)\n    Pass\n  else\n    Expression (Name x)\n");
+  CHECK(stmts("def f(x: A[int] | B | None): pass\n")
+            .find("x:(Binary \"|\" (Binary \"|\" (Subscript (Name A) (Name int)) (Name B)) (None))") != std::string::npos);
+  CHECK(stmts("if a:\n  pass\nelif b:\n  pass\nelse:\n  x\n") ==
+        "If (Name a)\n  Pass\nelse\n  If (Name b)\n    Pass\n  else\n    Expression (Name x)\n");
   CHECK(stmts("for i, x in enumerate(y):\n  continue\nelse:\n  break\n") ==
         "For (Tuple (Name i) (Name x)) (Call (Name enumerate) (Name y))\n  Continue\nelse\n  Break\n");
   CHECK(stmts("with a as b, c: pass\n") == "With (Name a) as (Name b) (Name c)\n  Pass\n");
@@ -136,10 +144,12 @@ TEST_CASE("statements") {
         "Try\n  Expression (Name a)\nexcept (Tuple (Name B) (Name C)) as e\n  Expression (Name b)\nexcept\n  Expression (Name c)\nelse\n"
         "  Expression (Name d)\nfinally\n  Expression (Name f)\n");
   CHECK(stmts("try:\n  a\nexcept* E as e:\n  b\n") == "Try \"*\"\n  Expression (Name a)\nexcept (Name E) as e\n  Expression (Name b)\n");
-  CHECK(stmts("import a.b, c as d\nfrom . import x\nfrom ..p.q import (y as z, w,)\nfrom m import *\nfrom __future__ import annotations\n") ==
-        "Import a.b c as d\nImportFrom . x\nImportFrom ..p.q y as z w\nImportFrom m *\nImportFrom __future__ annotations\n");
+  CHECK(
+      stmts("import a.b, c as d\nfrom . import x\nfrom ..p.q import (y as z, w,)\nfrom m import *\nfrom __future__ import annotations\n") ==
+      "Import a.b c as d\nImportFrom . x\nImportFrom ..p.q y as z w\nImportFrom m *\nImportFrom __future__ annotations\n");
   CHECK(stmts("raise A(b) from c\nraise\nassert x, 'm'\ndel a, b[0]\n") ==
-        "Raise (Call (Name A) (Name b)) extra (Name c)\nRaise\nAssert (Name x) extra (String \"m\")\nDelete (Name a) (Subscript (Name b) (Int 0))\n");
+        "Raise (Call (Name A) (Name b)) extra (Name c)\nRaise\nAssert (Name x) extra (String \"m\")\nDelete (Name a) (Subscript (Name b) "
+        "(Int 0))\n");
   CHECK(stmts("type X = int\n") == "TypeAlias \"X\"\n");
 }
 
@@ -148,10 +158,14 @@ TEST_CASE("functions and classes") {
       "@dec(1)\n@reg.add\ndef f(a, /, b: int = 1, *args, c, d=2, **kw) -> Tuple[int, ...]:\n"
       "    global g\n    g = x = 1\n    for i in y: pass\n    import os.path\n    def inner(): return x\n"
       "    z = [q for q in w if (m := q)]\n    with o as p: pass\n    try: pass\n    except E as e: pass\n    yield z\n";
-  CHECK(stmts(source).rfind("FunctionDef f generator [/a b:(Name int)=(Int 1) *args kw:c kw:d=(Int 2) **kw] -> "
-                            "(Subscript (Name Tuple) (Tuple (Name int) (Ellipsis))) @(Call (Name dec) (Int 1)) @(Attribute \"add\" (Name reg)) "
-                            "locals[a b args c d kw x i os inner z m p e]\n", 0) == 0);
-  Parsed p("class A(B, metaclass=M):\n    '''doc'''\n    x = 1\n    if T:\n        async def f(self):\n            await self.g()\n\n# after\ny = 1\n");
+  CHECK(stmts(source).rfind(
+            "FunctionDef f generator [/a b:(Name int)=(Int 1) *args kw:c kw:d=(Int 2) **kw] -> "
+            "(Subscript (Name Tuple) (Tuple (Name int) (Ellipsis))) @(Call (Name dec) (Int 1)) @(Attribute \"add\" (Name reg)) "
+            "locals[a b args c d kw x i os inner z m p e]\n",
+            0) == 0);
+  Parsed p(
+      "class A(B, metaclass=M):\n    '''doc'''\n    x = 1\n    if T:\n        async def f(self):\n            await self.g()\n\n# after\ny "
+      "= 1\n");
   const Stmt* s = p.module->body.at(0);
   REQUIRE(s->class_def);
   CHECK(s->class_def->bases.at(1).keyword == "metaclass");
@@ -171,7 +185,8 @@ TEST_CASE("functions and classes") {
 
 TEST_CASE("match statements") {
   const std::string source =
-      "def f(c):\n  match c, d:\n    case [1, -2, *rest] if rest: pass\n    case Point(x=0, y=yy) | None: pass\n    case {'k': v, **o}: pass\n"
+      "def f(c):\n  match c, d:\n    case [1, -2, *rest] if rest: pass\n    case Point(x=0, y=yy) | None: pass\n    case {'k': v, **o}: "
+      "pass\n"
       "    case (a, b) as w: pass\n    case m.X | 'lit': pass\n    case _: pass\n";
   const std::string text = stmts(source);
   CHECK(text.find("Match (Tuple (Name c) (Name d))") != std::string::npos);
@@ -198,7 +213,32 @@ TEST_CASE("syntax errors are reported with their place, and the rest is read") {
   REQUIRE(p.diagnostics.has_errors());
   CHECK(p.sm.describe(p.diagnostics.all().at(0).range).rfind("t.py:2:", 0) == 0);
   CHECK(p.module->body.at(0)->kind == StmtKind::Assign);
-  for (const char* bad : {"print 'x'\n", "exec 'x'\n", "try:\n  a\nexcept A, e:\n  b\n", "x = (1\n", "'unterminated\n", "f(\n", "class\n", "a b\n", "\x01\x02", "if x\n  y\n", "`a`\n", "x = \n", "def\n", "@\n", "match x:\n", "f'{'\n", "f'{x'\n", "import\n", "from . import\n", "x[\n", "lambda\n", "async\n", "{1:}\n", "with\n", "for x\n", "def f(a, (b, c)): pass\n"}) {
+  for (const char* bad : {"print 'x'\n",
+                          "exec 'x'\n",
+                          "try:\n  a\nexcept A, e:\n  b\n",
+                          "x = (1\n",
+                          "'unterminated\n",
+                          "f(\n",
+                          "class\n",
+                          "a b\n",
+                          "\x01\x02",
+                          "if x\n  y\n",
+                          "`a`\n",
+                          "x = \n",
+                          "def\n",
+                          "@\n",
+                          "match x:\n",
+                          "f'{'\n",
+                          "f'{x'\n",
+                          "import\n",
+                          "from . import\n",
+                          "x[\n",
+                          "lambda\n",
+                          "async\n",
+                          "{1:}\n",
+                          "with\n",
+                          "for x\n",
+                          "def f(a, (b, c)): pass\n"}) {
     INFO(bad);
     Parsed q(bad);
     CHECK_FALSE(q.module->syntax_errors.empty());
@@ -219,9 +259,10 @@ TEST_CASE("deep nesting is an error, not a crash") {
     return out;
   };
   const int n = 50000;
-  for (const std::string& source : {"x = " + repeat("(", n) + "1" + repeat(")", n) + "\n", "x = " + repeat("[", n) + repeat("]", n) + "\n",
-                                    "x = " + repeat("-", n) + "1\n", "x = 1" + repeat(" + 1", n) + "\n", "x = a" + repeat(".b()", n) + "\n",
-                                    "x = " + repeat("lambda: ", n) + "1\n", "x = " + repeat("not ", n) + "1\n", repeat("(", n), repeat("f(", n), repeat("{", n)}) {
+  for (const std::string& source :
+       {"x = " + repeat("(", n) + "1" + repeat(")", n) + "\n", "x = " + repeat("[", n) + repeat("]", n) + "\n",
+        "x = " + repeat("-", n) + "1\n", "x = 1" + repeat(" + 1", n) + "\n", "x = a" + repeat(".b()", n) + "\n",
+        "x = " + repeat("lambda: ", n) + "1\n", "x = " + repeat("not ", n) + "1\n", repeat("(", n), repeat("f(", n), repeat("{", n)}) {
     Parsed p(source);
     CHECK_FALSE(p.module->syntax_errors.empty());
     (void)print(*p.module);
@@ -236,9 +277,12 @@ TEST_CASE("deep nesting is an error, not a crash") {
 
 TEST_CASE("the text of every node reads as the same node") {
   Parsed p(
-      "import a.b as c\nfrom .x import (y, z)\n@dec\ndef f(self, x, *a, k=(1 + 2), **kw):\n    '''doc'''\n    q, (w, *e) = (x[1:2, ...], [i for i in x if (i > 0)])\n"
-      "    self.h = self.g(*a, **kw) if (x\n        and k) else -x ** 2\n    return lambda z: {**z, 'a': not z}\nclass K(f):\n    v: int = 3\n    def m(self): yield self\n"
-      "with open(f'{f!r:>{3}}') as g, g:\n    x += (yield)\nwhile True:\n    try: pass\n    except E as e: raise X from e\n    finally: del x[0]\n");
+      "import a.b as c\nfrom .x import (y, z)\n@dec\ndef f(self, x, *a, k=(1 + 2), **kw):\n    '''doc'''\n    q, (w, *e) = (x[1:2, ...], "
+      "[i for i in x if (i > 0)])\n"
+      "    self.h = self.g(*a, **kw) if (x\n        and k) else -x ** 2\n    return lambda z: {**z, 'a': not z}\nclass K(f):\n    v: int = "
+      "3\n    def m(self): yield self\n"
+      "with open(f'{f!r:>{3}}') as g, g:\n    x += (yield)\nwhile True:\n    try: pass\n    except E as e: raise X from e\n    finally: "
+      "del x[0]\n");
   REQUIRE(p.module->syntax_errors.empty());
   int checked = 0;
   walk_exprs(p.module->body, [&](const Expr* e) {

@@ -1,16 +1,24 @@
+#include "python/resolve.h"
+
 #include <catch2/catch.hpp>
 
 #include "python/index.h"
 #include "python/parse.h"
-#include "python/resolve.h"
 
 using namespace shardwright;
 using namespace shardwright::python;
 
 TEST_CASE("modules are found as Python finds them") {
-  MemoryFileSystem fs({{"src/pkg/__init__.py", ""}, {"src/pkg/sub/__init__.py", ""}, {"src/pkg/sub/m.py", ""}, {"src/top.py", ""},
-                       {"site/pkg/other.py", ""}, {"src/ns/a.py", ""}, {"site/ns/b.py", ""}, {"site/ext.cpython-311-x86_64-linux-gnu.so", ""},
-                       {"site/both.py", ""}, {"site/both/__init__.py", ""}});
+  MemoryFileSystem fs({{"src/pkg/__init__.py", ""},
+                       {"src/pkg/sub/__init__.py", ""},
+                       {"src/pkg/sub/m.py", ""},
+                       {"src/top.py", ""},
+                       {"site/pkg/other.py", ""},
+                       {"src/ns/a.py", ""},
+                       {"site/ns/b.py", ""},
+                       {"site/ext.cpython-311-x86_64-linux-gnu.so", ""},
+                       {"site/both.py", ""},
+                       {"site/both/__init__.py", ""}});
   Resolver r(fs, {"src", "site"});
   CHECK(r.find("pkg").path == "src/pkg/__init__.py");
   CHECK(r.find("pkg").is_package());
@@ -47,9 +55,14 @@ TEST_CASE("loading") {
   support::SourceManager sm;
   program::Arena arena;
   support::Diagnostics diagnostics;
-  MemoryFileSystem fs({{"proj/models/__init__.py", "from .net import Net\n"}, {"proj/models/net.py", "class Net: pass\n"}, {"proj/run.py", "import models\n"},
-                       {"v/lib/python3.9/site-packages/old.py", ""}, {"v/lib/python3.11/site-packages/dep/__init__.py", "x = 1\n"},
-                       {"v/lib/python3.11/site-packages/e.pth", "# c\nimport x\n../../../../editable\n"}, {"editable/ed.py", ""}, {"v/bin/python", ""}});
+  MemoryFileSystem fs({{"proj/models/__init__.py", "from .net import Net\n"},
+                       {"proj/models/net.py", "class Net: pass\n"},
+                       {"proj/run.py", "import models\n"},
+                       {"v/lib/python3.9/site-packages/old.py", ""},
+                       {"v/lib/python3.11/site-packages/dep/__init__.py", "x = 1\n"},
+                       {"v/lib/python3.11/site-packages/e.pth", "# c\nimport x\n../../../../editable\n"},
+                       {"editable/ed.py", ""},
+                       {"v/bin/python", ""}});
   Syntax syntax(sm);
   Loader loader(syntax, fs, diagnostics, site_packages_of(fs, "v", ""));
   auto net = loader.load_file("proj/models/net.py");
@@ -85,28 +98,30 @@ TEST_CASE("the index of a module") {
   support::SourceManager sm;
   program::Arena arena;
   support::Diagnostics diagnostics;
-  const auto* m = parse(sm, sm.add("m.py",
-      "'''doc'''\n"                                        // 0
-      "import os.path, torch as t\n"                       // 1
-      "try:\n    from fast import op\nexcept ImportError:\n    op = None\n"  // 2
-      "REG = {}\n"                                         // 3
-      "def register(f):\n    REG[f.__name__] = f\n    return f\n"  // 4
-      "@register\ndef a(): x = 1\n"                        // 5
-      "REG['k'] = a\n"                                     // 6
-      "REG.update(z=1)\n"                                  // 7
-      "for n in range(3):\n    REG[n] = n\n"               // 8
-      "A = B = 1\n"                                        // 9
-      "A += 1\n"                                           // 10
-      "a.attr = 2\n"                                       // 11
-      "from .other import *\n"                             // 12
-      "if t.cuda:\n    class K: pass\nelse:\n    from q import *\n"  // 13
-      "__all__ = ['A'] + ['B']\n"                          // 14
-      "__all__ += ('K',)\n"                                // 15
-      "print('hi')\n"                                      // 16
-      "c = REG.setdefault('c', 1)\n"                       // 17
-      "wrap(K)\n"                                          // 18
-      "def __getattr__(name): pass\n",                     // 19
-      "m"), arena, diagnostics);
+  const auto* m = parse(sm,
+                        sm.add("m.py",
+                               "'''doc'''\n"                                                          // 0
+                               "import os.path, torch as t\n"                                         // 1
+                               "try:\n    from fast import op\nexcept ImportError:\n    op = None\n"  // 2
+                               "REG = {}\n"                                                           // 3
+                               "def register(f):\n    REG[f.__name__] = f\n    return f\n"            // 4
+                               "@register\ndef a(): x = 1\n"                                          // 5
+                               "REG['k'] = a\n"                                                       // 6
+                               "REG.update(z=1)\n"                                                    // 7
+                               "for n in range(3):\n    REG[n] = n\n"                                 // 8
+                               "A = B = 1\n"                                                          // 9
+                               "A += 1\n"                                                             // 10
+                               "a.attr = 2\n"                                                         // 11
+                               "from .other import *\n"                                               // 12
+                               "if t.cuda:\n    class K: pass\nelse:\n    from q import *\n"          // 13
+                               "__all__ = ['A'] + ['B']\n"                                            // 14
+                               "__all__ += ('K',)\n"                                                  // 15
+                               "print('hi')\n"                                                        // 16
+                               "c = REG.setdefault('c', 1)\n"                                         // 17
+                               "wrap(K)\n"                                                            // 18
+                               "def __getattr__(name): pass\n",                                       // 19
+                               "m"),
+                        arena, diagnostics);
   const ModuleIndex index(*m);
   CHECK(orders(index, "os") == "1b ");
   CHECK(orders(index, "t") == "1b ");

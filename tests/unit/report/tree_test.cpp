@@ -1,16 +1,17 @@
 // The call-chain tree in its formats, and the HTML report.
+#include "report/tree.h"
+
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
 #include "../pipeline/builder.h"
 #include "report/html.h"
-#include "report/tree.h"
 
 using namespace shardwright;
-using shardwright::testing::TraceBuilder;
 using model::ModuleId;
 using model::Origin;
 using model::TensorId;
+using shardwright::testing::TraceBuilder;
 
 namespace {
 
@@ -25,9 +26,27 @@ struct Example {
       const std::string name = "blocks." + std::to_string(i);
       const ModuleId block = b.module(name, "pkg.Block", list), lin = b.module(name + ".lin", "torch.nn.Linear", block, true);
       const TensorId w = b.parameter(lin, {8, 8}, "weight");
-      b.statement([&] { b.call(block, [&] { b.statement([&] { b.call(lin, [&] { h = b.op({h, w}, {2, 8}, 256); }, true); }); }); });
+      b.statement([&] {
+        b.call(block, [&] {
+          b.statement([&] {
+            b.call(
+                lin,
+                [&] {
+                  h = b.op({h, w}, {2, 8}, 256);
+                },
+                true);
+          });
+        });
+      });
     }
-    b.statement([&] { b.call(head, [&] { h = b.op({h, hw}, {2, 4}, 128); }, true); });
+    b.statement([&] {
+      b.call(
+          head,
+          [&] {
+            h = b.op({h, hw}, {2, 4}, 128);
+          },
+          true);
+    });
     b.output({h});
     // The same table under two names.
     b.t.modules[0].children.push_back({"alias", head});

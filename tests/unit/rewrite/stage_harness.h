@@ -1,11 +1,10 @@
 // Traces a model of tests/unit/rewrite/stage_models (or any job), cuts it, prints the stages, and has them run by stage_run.py.
 #pragma once
-#include <nlohmann/json.hpp>
-
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <random>
 #include <sstream>
 #include <string>
@@ -66,7 +65,9 @@ inline std::unique_ptr<Loaded> load_model(const std::string& name) {
   return load_job("model: " + path + ":Model\n" + s.substr(a + 3, b - a - 3), models_dir() + "/" + name + ".yaml");
 }
 
-inline bool can_emit(const model::Trace&, const pipeline::Cut& c, void* data) { return static_cast<rewrite::StageSlicer*>(data)->refuses(c).empty(); }
+inline bool can_emit(const model::Trace&, const pipeline::Cut& c, void* data) {
+  return static_cast<rewrite::StageSlicer*>(data)->refuses(c).empty();
+}
 
 /// The printed stages of one partition; "error" when it cannot be printed.
 inline json print(const Loaded& l, const pipeline::Partition& p, const std::string& name) {
@@ -86,12 +87,19 @@ inline json print(const Loaded& l, const pipeline::Partition& p, const std::stri
   for (const auto& d : s.definitions) {
     json refs = json::object();
     for (const auto& [k, v] : d.refs) refs[k] = v;
-    out["definitions"].push_back({{"name", d.name}, {"origin", d.origin->name}, {"text", d.text}, {"runtime", d.runtime}, {"imports", d.plain_imports}, {"refs", refs}, {"stage", d.stage}});
+    out["definitions"].push_back({{"name", d.name},
+                                  {"origin", d.origin->name},
+                                  {"text", d.text},
+                                  {"runtime", d.runtime},
+                                  {"imports", d.plain_imports},
+                                  {"refs", refs},
+                                  {"stage", d.stage}});
   }
   out["stages"] = json::array();
   for (int k = 0; k < n; ++k) {
     const auto i = slicer.interface(k);
-    out["stages"].push_back({{"root", s.stage_roots[static_cast<std::size_t>(k)]}, {"receives", i.receives.size()}, {"needs_inputs", i.needs_inputs}});
+    out["stages"].push_back(
+        {{"root", s.stage_roots[static_cast<std::size_t>(k)]}, {"receives", i.receives.size()}, {"needs_inputs", i.needs_inputs}});
   }
   return out;
 }
@@ -113,8 +121,17 @@ inline json model_json(const Loaded& l, const std::string& name) {
   for (const auto& [k, v] : l.job.args) args.push_back({k, v});
   json imports = json::array();
   for (const auto& [k, v] : l.job.imports) imports.push_back({k, v});
-  return {{"name", name}, {"model", l.job.model}, {"entry_module", l.traced->entry_module}, {"python_path", l.job.python_path}, {"args", args}, {"imports", imports},
-          {"build", l.job.build}, {"setup", l.job.setup}, {"inputs", inputs}, {"train", l.job.train}, {"partitions", json::array()}};
+  return {{"name", name},
+          {"model", l.job.model},
+          {"entry_module", l.traced->entry_module},
+          {"python_path", l.job.python_path},
+          {"args", args},
+          {"imports", imports},
+          {"build", l.job.build},
+          {"setup", l.job.setup},
+          {"inputs", inputs},
+          {"train", l.job.train},
+          {"partitions", json::array()}};
 }
 
 /// Every cut that generation accepts as a partition into two, and random partitions into three and four.
@@ -175,7 +192,8 @@ inline std::string torch_python() {
 inline int run(const json& models, std::string& output) {
   const auto path = std::filesystem::temp_directory_path() / ("stage_run_" + std::to_string(std::random_device{}()) + ".json");
   std::ofstream(path) << json{{"models", models}};
-  FILE* f = popen((torch_python() + " " + SHARDWRIGHT_SOURCE_DIR + "/tests/unit/rewrite/stage_run.py " + path.string() + " 2>&1").c_str(), "r");
+  FILE* f =
+      popen((torch_python() + " " + SHARDWRIGHT_SOURCE_DIR + "/tests/unit/rewrite/stage_run.py " + path.string() + " 2>&1").c_str(), "r");
   char buffer[4096];
   output.clear();
   while (f && fgets(buffer, sizeof buffer, f)) output += buffer;

@@ -1,6 +1,5 @@
 // Stages run as the original: every cut that generation accepts, on small models of each kind.
 #include <catch2/catch.hpp>
-
 #include <iostream>
 
 #include "stage_harness.h"
@@ -70,12 +69,14 @@ TEST_CASE("one job", "[.dev]") {
     json j = print(*l, p, "partition");
     if (j.contains("error")) std::cout << j["error"] << "\n";
     else {
-      for (const auto& d : j["definitions"]) std::cout << "\n# " << d["origin"].get<std::string>() << "\n" << d["text"].get<std::string>() << "\n";
+      for (const auto& d : j["definitions"])
+        std::cout << "\n# " << d["origin"].get<std::string>() << "\n" << d["text"].get<std::string>() << "\n";
       m["partitions"].push_back(j);
     }
   } else {
     std::vector<std::string> refused;
-    m = everything(*l, path, &refused, std::getenv("SHARDWRIGHT_MOST") ? static_cast<std::size_t>(std::atoi(std::getenv("SHARDWRIGHT_MOST"))) : 100000);
+    m = everything(*l, path, &refused,
+                   std::getenv("SHARDWRIGHT_MOST") ? static_cast<std::size_t>(std::atoi(std::getenv("SHARDWRIGHT_MOST"))) : 100000);
     for (const auto& r : refused) std::cout << "refused " << r << "\n";
   }
   if (const char* out = std::getenv("SHARDWRIGHT_STAGE_OUT")) std::ofstream(out) << json{{"models", json::array({m})}};

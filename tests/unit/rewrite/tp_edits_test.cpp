@@ -187,9 +187,10 @@ TEST_CASE("layers that read one variable share its copy") {
   REQUIRE(edits.refusals.empty());
   auto text = m.apply(edits);
   INFO(text);
-  CHECK_THAT(text, Contains("        x_tp = copy_to_tensor_model_parallel_region(x)\n        h = gelu(self.gate(x_tp)[0]) * self.up(x_tp)[0]\n"));
+  CHECK_THAT(text,
+             Contains("        x_tp = copy_to_tensor_model_parallel_region(x)\n        h = gelu(self.gate(x_tp)[0]) * self.up(x_tp)[0]\n"));
   CHECK_THAT(text, Contains("self.gate = ColumnParallelLinear(dim, width, gather_output=False, disable_grad_reduce=True)"));
   CHECK_THAT(text, Contains("self.scale = shard_parameter(nn.Parameter(torch.ones(width)), dim=0)"));
   CHECK_THAT(text, Contains("h = self.down.forward(h)[0]"));
-  CHECK_THAT(text, Contains("return x + h"));   // the residual keeps reading the original
+  CHECK_THAT(text, Contains("return x + h"));  // the residual keeps reading the original
 }

@@ -33,7 +33,7 @@ class Net(nn.Module):
 )";
 
 struct Edited {
-  std::string text;                        ///< of the file, all edits applied
+  std::string text;  ///< of the file, all edits applied
   std::vector<std::string> init, refused;
   std::size_t conversions = 0;
 };
@@ -173,12 +173,15 @@ class Body(nn.Module):
         x = x + x.new_zeros(x.shape[0], self.hidden, x.shape[2])
         x *= self.slope[:, None]
         return self.fc2(F.gelu(x)).transpose(1, 2)
-)", 4);
+)",
+                4);
   INFO(e.text);
   REQUIRE(e.refused.empty());
   CHECK_THAT(e.text, Contains("ColumnParallelConv1d(dim, hidden, 1, gather_output=False)"));
   CHECK_THAT(e.text, Contains("DepthwiseParallelConv1d(hidden, hidden, 3, padding=1, groups=hidden)"));
-  CHECK_THAT(e.text, Contains("shard_module(nn.BatchNorm1d(hidden), weight=(0, None), bias=(0, None), running_mean=(0, None), running_var=(0, None))"));
+  CHECK_THAT(
+      e.text,
+      Contains("shard_module(nn.BatchNorm1d(hidden), weight=(0, None), bias=(0, None), running_mean=(0, None), running_var=(0, None))"));
   CHECK_THAT(e.text, Contains("x.new_zeros(x.shape[0], self.hidden // tp_size(), x.shape[2])"));
   CHECK_THAT(e.text, Contains("self.slope = local_slice(torch.linspace(0, 1, hidden), 0)"));
   CHECK_THAT(e.text, Contains("self.fc2(F.gelu(x))[0].transpose(1, 2)"));

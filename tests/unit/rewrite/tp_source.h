@@ -82,7 +82,8 @@ class Source : public TraceBuilder {
     return f.id;
   }
   void leave(FrameId f) { t.frames[static_cast<std::size_t>(f)].end = ++now; }
-  ModuleId add_module(ModuleId parent, const std::string& attr, const std::string& type, FrameId construct_frame, const Expr* construct_call) {
+  ModuleId add_module(ModuleId parent, const std::string& attr, const std::string& type, FrameId construct_frame,
+                      const Expr* construct_call) {
     model::Module m;
     m.id = static_cast<ModuleId>(t.modules.size());
     m.parent = parent;
@@ -153,7 +154,9 @@ class Source : public TraceBuilder {
     return b;
   }
   /// A parameter's value at entry.
-  void parameter(FrameId frame, const std::string& name, TensorId x) { t.var_writes.push_back({frame, -1, name, bound(x), t.frames[static_cast<std::size_t>(frame)].begin}); }
+  void parameter(FrameId frame, const std::string& name, TensorId x) {
+    t.var_writes.push_back({frame, -1, name, bound(x), t.frames[static_cast<std::size_t>(frame)].begin});
+  }
   void write(FrameId frame, const std::string& name, TensorId x) { t.var_writes.push_back({frame, -1, name, bound(x), ++now}); }
   const model::Sym* dim(TensorId x, int d) {
     model::Sym s;
@@ -167,7 +170,8 @@ class Source : public TraceBuilder {
 
   /// The text with every edit of the file applied.
   std::string apply(const rewrite::TpEdits& e) const { return apply_verdicts(sm, file, module, e); }
-  static std::string apply_verdicts(const support::SourceManager& sm, support::FileId file, const program::Module* module, const rewrite::TpEdits& e) {
+  static std::string apply_verdicts(const support::SourceManager& sm, support::FileId file, const program::Module* module,
+                                    const rewrite::TpEdits& e) {
     support::Edits edits(file);
     for (const auto& v : e.verdicts) {
       if (v.range.file != file) continue;

@@ -1,13 +1,16 @@
+#include "rules/lint.h"
+
 #include <catch2/catch.hpp>
 
-#include "rules/lint.h"
 #include "rules/lookup.h"
 
 using namespace shardwright;
 
 namespace {
 
-const std::string kGood = "code: SW101\ntitle: t\nseverity: error\napplicability: safe\neffort: low\nsince: \"0.1\"\nwhy: w\nfix: f\nwrong: |\n  x = 1\nright: |\n  x = 2\n";
+const std::string kGood =
+    "code: SW101\ntitle: t\nseverity: error\napplicability: safe\neffort: low\nsince: \"0.1\"\nwhy: w\nfix: f\nwrong: |\n  x = 1\nright: "
+    "|\n  x = 2\n";
 
 std::string error_of(const std::string& text, std::uint32_t line) {
   support::SourceManager sm;

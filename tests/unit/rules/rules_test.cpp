@@ -1,13 +1,13 @@
-#include <catch2/catch.hpp>
+#include "rules/rules.h"
 
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 
-#include <unistd.h>
-
 #include "rules/embedded.h"
-#include "rules/rules.h"
 
 using namespace shardwright;
 
@@ -39,7 +39,9 @@ TEST_CASE("the built-in rules load and name what models use") {
   auto db = rules::Database::load(sm);
   if (!db) FAIL(sm.describe(db.error().range) << ": " << db.error().message);
   CHECK((*db)->ops().size() > 250);
-  for (const char* name : {"torch.nn.functional.linear", "torch.Tensor.view", "torch.matmul", "torch.Tensor.add_", "torch.fft.rfft2", "torch.nn.functional.scaled_dot_product_attention"}) CHECK((*db)->op(name));
+  for (const char* name : {"torch.nn.functional.linear", "torch.Tensor.view", "torch.matmul", "torch.Tensor.add_", "torch.fft.rfft2",
+                           "torch.nn.functional.scaled_dot_product_attention"})
+    CHECK((*db)->op(name));
   CHECK((*db)->op("torch.concat")->names[0] == "torch.concat");
   CHECK((*db)->op("torch.frobnicate") == nullptr);
   REQUIRE((*db)->layer("torch.nn.Linear"));
@@ -48,10 +50,12 @@ TEST_CASE("the built-in rules load and name what models use") {
 }
 
 TEST_CASE("every kind of mistake in a rules file is named with its place") {
-  CHECK(error_of("- op: torch.foo\n  lik: elementwise\n").find("mine.yaml:2:3 unknown key \"lik\" in an operation rule (did you mean \"like\"?)") == 0);
+  CHECK(error_of("- op: torch.foo\n  lik: elementwise\n")
+            .find("mine.yaml:2:3 unknown key \"lik\" in an operation rule (did you mean \"like\"?)") == 0);
   CHECK(error_of("- op: torch.foo\n").find("exactly one of rule, like, compute") != std::string::npos);
   CHECK(error_of("- op: torch.foo\n  rule: \"a b\"\n").find("needs \"->\"") != std::string::npos);
-  CHECK(error_of("- op: torch.foo\n  signature: \"input, dim\"\n  like: keep\n  full: [dum]\n").find("did you mean \"dim\"") != std::string::npos);
+  CHECK(error_of("- op: torch.foo\n  signature: \"input, dim\"\n  like: keep\n  full: [dum]\n").find("did you mean \"dim\"") !=
+        std::string::npos);
   CHECK(error_of("- op: torch.foo\n  like: elementwize\n").find("did you mean \"elementwise\"") != std::string::npos);
   CHECK(error_of("- op: [torch.foo\n").find("mine.yaml:") == 0);
   CHECK(error_of("- layer: a.B\n  params: {w: \"o i\"}\n  parallel: {column: x}\n").find("factor \"x\"") != std::string::npos);

@@ -1,8 +1,7 @@
-#include <catch2/catch.hpp>
+#include "rules/target.h"
 
 #include <algorithm>
-
-#include "rules/target.h"
+#include <catch2/catch.hpp>
 
 using namespace shardwright;
 
@@ -14,10 +13,10 @@ TEST_CASE("every target can be read and its templates exist", "[rules][target]")
     INFO(name);
     auto t = rules::load_target(name, sm);
     REQUIRE(t);
-    if (t->typed)   // models in C++: no stages are written yet, whole files are
-      for (const char* file : {"CMakeLists.txt.in", "job.h.in", "outputs.h.in", "train.cpp.in", "verify.cpp.in"}) CHECK_FALSE(t->text(file).empty());
-    else
-      CHECK_FALSE(t->text(t->stage_members).empty());
+    if (t->typed)  // models in C++: no stages are written yet, whole files are
+      for (const char* file : {"CMakeLists.txt.in", "job.h.in", "outputs.h.in", "train.cpp.in", "verify.cpp.in"})
+        CHECK_FALSE(t->text(file).empty());
+    else CHECK_FALSE(t->text(t->stage_members).empty());
     if (!t->support_file.empty()) CHECK_FALSE(t->text(t->support_file).empty());
     if (!t->stage_config.empty()) CHECK_FALSE(t->text(t->stage_config).empty());
     for (const auto& [module, file] : t->described) CHECK_FALSE(t->text(file).empty());

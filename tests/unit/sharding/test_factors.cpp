@@ -1,6 +1,6 @@
 #include <catch2/catch.hpp>
-#include <numeric>
 #include <map>
+#include <numeric>
 #include <random>
 
 #include "sharding/factors.h"

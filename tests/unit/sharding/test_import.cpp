@@ -25,11 +25,11 @@ model::Trace import_trace(const nlohmann::json& j) {
     n.id = static_cast<model::TensorId>(t.tensors.size());
     n.shape = x["shape"].get<std::vector<std::int64_t>>();
     const std::string origin = x["origin"];
-    n.origin = origin == "parameter"  ? model::Origin::Parameter
-               : origin == "buffer"   ? model::Origin::Buffer
-               : origin == "constant" ? model::Origin::Constant
-               : origin == "input"    ? model::Origin::Input
-                                      : model::Origin::Result;
+    n.origin = origin == "parameter" ? model::Origin::Parameter
+        : origin == "buffer"         ? model::Origin::Buffer
+        : origin == "constant"       ? model::Origin::Constant
+        : origin == "input"          ? model::Origin::Input
+                                     : model::Origin::Result;
     n.name = x["name"];
     n.requires_grad = x["grad"];
     n.from_input = x["from_input"];
@@ -49,12 +49,12 @@ model::Trace import_trace(const nlohmann::json& j) {
     o.clock = o.id + 1;
     o.name = x["name"];
     const std::string prim = x["prim"], lin = x["lin"];
-    o.prim = prim == "labelled"  ? model::Prim::Labelled
-             : prim == "reshape" ? model::Prim::Reshape
-             : prim == "split"   ? model::Prim::Split
-             : prim == "concat"  ? model::Prim::Concat
-             : prim == "create"  ? model::Prim::Create
-                                 : model::Prim::Opaque;
+    o.prim = prim == "labelled" ? model::Prim::Labelled
+        : prim == "reshape"     ? model::Prim::Reshape
+        : prim == "split"       ? model::Prim::Split
+        : prim == "concat"      ? model::Prim::Concat
+        : prim == "create"      ? model::Prim::Create
+                                : model::Prim::Opaque;
     o.linearity = lin == "linear" ? model::Linearity::Linear : lin == "bilinear" ? model::Linearity::Bilinear : model::Linearity::Nonlinear;
     for (int i : x["inputs"]) {
       model::Operand p;
@@ -105,7 +105,13 @@ void write_placement(const char* path, const model::Trace& t, const sharding::Re
   j["conversions"] = nlohmann::json::array();
   for (const auto& c : r.conversions) {
     const char* kinds[] = {"copy", "reduce", "slice", "gather"};
-    j["conversions"].push_back({{"kind", kinds[c.kind]}, {"op", c.op}, {"operand", c.operand}, {"on_output", c.on_output}, {"tensor", c.tensor}, {"mean", c.mean}, {"also", c.also}});
+    j["conversions"].push_back({{"kind", kinds[c.kind]},
+                                {"op", c.op},
+                                {"operand", c.operand},
+                                {"on_output", c.on_output},
+                                {"tensor", c.tensor},
+                                {"mean", c.mean},
+                                {"also", c.also}});
   }
   j["grad_summed"] = r.grad_summed;
   std::ofstream(path) << j;
@@ -123,7 +129,8 @@ TEST_CASE("axes of an exported graph", "[.][import]") {
   if (const char* objective = std::getenv("SHARDWRIGHT_OBJECTIVE")) o.objective = objective;
   const sharding::Result r = sharding::analyse(t, o);
   const auto c = sharding::communication(t, r);
-  std::cerr << "all-reduces: forward " << c.count("activation/forward") << " backward " << c.count("activation/backward") << " fallbacks " << r.fallbacks.size() << "\n";
+  std::cerr << "all-reduces: forward " << c.count("activation/forward") << " backward " << c.count("activation/backward") << " fallbacks "
+            << r.fallbacks.size() << "\n";
   if (const char* out = std::getenv("SHARDWRIGHT_PLACEMENT")) write_placement(out, t, r);
   if (const char* out = std::getenv("SHARDWRIGHT_AXES")) {
     std::ofstream(out) << sharding::to_json(t, r) << "\n";

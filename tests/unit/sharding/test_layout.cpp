@@ -11,7 +11,8 @@ using namespace shardwright::sharding;
 namespace {
 
 /// Brute force: the indices of a dimension, walked as nested loops over its terms; those whose sharded factor is this rank's.
-void walk(const Dim& d, std::size_t term, int axis, std::int64_t lo, std::int64_t hi, std::int64_t base, bool in, std::vector<std::int64_t>& out) {
+void walk(const Dim& d, std::size_t term, int axis, std::int64_t lo, std::int64_t hi, std::int64_t base, bool in,
+          std::vector<std::int64_t>& out) {
   if (term == d.size()) {
     if (in) out.push_back(base);
     return;
@@ -19,7 +20,8 @@ void walk(const Dim& d, std::size_t term, int axis, std::int64_t lo, std::int64_
   std::int64_t inner = 1;
   for (std::size_t i = term + 1; i < d.size(); ++i) inner *= d[i].size;
   if (d[term].segments.empty()) {
-    for (std::int64_t k = 0; k < d[term].size; ++k) walk(d, term + 1, axis, lo, hi, base + k * inner, in && (d[term].axis != axis || (k >= lo && k < hi)), out);
+    for (std::int64_t k = 0; k < d[term].size; ++k)
+      walk(d, term + 1, axis, lo, hi, base + k * inner, in && (d[term].axis != axis || (k >= lo && k < hi)), out);
     return;
   }
   std::int64_t offset = 0;
@@ -86,7 +88,8 @@ TEST_CASE("layouts of the usual kinds") {
     check_against_brute_force(c, 4);
   }
   SECTION("column and row weights: neighbours that stay whole are one letter") {
-    const Layout l = layout(Case({32, 24}, {{leaf(0, 32)}, {leaf(1, 2), leaf(2, 3), leaf(3, 4)}}, 3).result, Case({32, 24}, {}, -1).trace, 0);
+    const Layout l =
+        layout(Case({32, 24}, {{leaf(0, 32)}, {leaf(1, 2), leaf(2, 3), leaf(3, 4)}}, 3).result, Case({32, 24}, {}, -1).trace, 0);
     CHECK(l.dims == "a (b c)");
     CHECK(l.shard == "c");
     CHECK(l.shard_dim == 1);
@@ -148,6 +151,7 @@ TEST_CASE("independent sets equal brute force") {
     for (int v : set) got += w[static_cast<std::size_t>(v)];
     CHECK(got == Approx(best));
     for (int v : set)
-      for (int u : set) CHECK_FALSE(std::binary_search(adj[static_cast<std::size_t>(v)].begin(), adj[static_cast<std::size_t>(v)].end(), u));
+      for (int u : set)
+        CHECK_FALSE(std::binary_search(adj[static_cast<std::size_t>(v)].begin(), adj[static_cast<std::size_t>(v)].end(), u));
   }
 }

@@ -110,7 +110,8 @@ TEST_CASE("grouped queries: unequal segments of one weight share the groups") {
   const TensorId q = b.permute(b.reshape(parts[0], {B, N, G * R, D}), {0, 2, 1, 3});
   const auto kv = [&](TensorId p) {
     const TensorId y = b.permute(b.reshape(p, {B, N, G, D}), {0, 2, 1, 3});
-    return b.reshape(b.labelled("torch.Tensor.expand", "b g n d -> b g r n d", {y}, model::Linearity::Linear, {{"r", R}}), {B, G * R, N, D});
+    return b.reshape(b.labelled("torch.Tensor.expand", "b g n d -> b g r n d", {y}, model::Linearity::Linear, {{"r", R}}),
+                     {B, G * R, N, D});
   };
   const TensorId o = b.attend(q, kv(parts[1]), kv(parts[2]));
   b.output(b.dense("head", b.add(x, b.dense("proj", b.reshape(b.permute(o, {0, 2, 1, 3}), {B, N, C}), C)), 3));
@@ -134,7 +135,8 @@ TEST_CASE("a window bias table is cut on its head column; its index stays whole"
   std::vector<TensorId> p;
   for (TensorId s : b.split(qkv, {1, 1, 1}, 0)) p.push_back(b.reshape(s, {B, H, N, C / H}));
   const TensorId table = b.param("table", {9, H}), index = b.buffer("index", {N, N});
-  const TensorId picked = b.labelled("torch.Tensor.__getitem__", "t! h, n -> n h", {table, b.reshape(index, {N * N})}, model::Linearity::Linear);
+  const TensorId picked =
+      b.labelled("torch.Tensor.__getitem__", "t! h, n -> n h", {table, b.reshape(index, {N * N})}, model::Linearity::Linear);
   const TensorId bias = b.permute(b.reshape(picked, {N, N, H}), {2, 0, 1});
   const TensorId o = b.attend(p[0], p[1], p[2], bias);
   b.output(b.dense("head", b.add(x, b.dense("proj", b.reshape(b.permute(o, {0, 2, 1, 3}), {B, N, C}), C)), 3));
@@ -299,7 +301,8 @@ TEST_CASE("U shape of convolutions: skips joined by concatenation are contracted
   // 8 (stem, mid1 in, mid2 out, out in) and 16 (mid1 out, mid2 in) exclude each other in mid1 and mid2.
   REQUIRE(chosen(r).size() == 1);
   for (const Axis& a : r.axes)
-    if (a.size == 8 && !a.parameters.empty()) CHECK((a.legal ? names(b, a) : Names{}) == Names{"stem.weight", "mid1.weight", "mid2.weight", "out.weight"});
+    if (a.size == 8 && !a.parameters.empty())
+      CHECK((a.legal ? names(b, a) : Names{}) == Names{"stem.weight", "mid1.weight", "mid2.weight", "out.weight"});
   for (const auto& c : of_kind(r, Conversion::ReduceFrom)) CHECK(r.axis_of[static_cast<std::size_t>(c.tensor)] == -1);
 }
 
@@ -436,7 +439,8 @@ TEST_CASE("custom autograd functions: elementwise ones pass, reducing ones keep 
 TEST_CASE("what is not understood keeps everything it touches whole") {
   TraceBuilder b;
   TensorId x = stream(b, 2, 5, 16);
-  const TensorId h = b.op("mystery", model::Prim::Opaque, model::Linearity::Nonlinear, {b.dense("fc1", b.norm("norm", x), 64)}, {{2, 5, 64}}).outputs[0];
+  const TensorId h =
+      b.op("mystery", model::Prim::Opaque, model::Linearity::Nonlinear, {b.dense("fc1", b.norm("norm", x), 64)}, {{2, 5, 64}}).outputs[0];
   x = b.add(x, b.dense("fc2", h, 16));
   x = mlp(b, x, 64, "second.");
   b.output(b.dense("head", x, 3));
@@ -552,7 +556,7 @@ TEST_CASE("a vocabulary: the rows of the table are split with the head that is t
   CHECK(of_kind(r, Conversion::CopyTo)[0].tensor == x);
   CHECK(r.local_shape(b.t, table) == std::vector<std::int64_t>{48, 8});
   const Communication c = communication(b.t, r);
-  CHECK(c.bytes("activation/forward") == 4 * (2 * 5 * 8 + 2 * 5 * 48));   // a sum of the whole, a gather of each rank's half
+  CHECK(c.bytes("activation/forward") == 4 * (2 * 5 * 8 + 2 * 5 * 48));  // a sum of the whole, a gather of each rank's half
   CHECK(c.bytes("activation/backward") == 4 * 2 * 5 * 8);
 }
 

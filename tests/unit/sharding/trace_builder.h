@@ -49,7 +49,8 @@ struct TraceBuilder {
 
   const Shape& shape(TensorId x) const { return t.tensors[static_cast<std::size_t>(x)].shape; }
 
-  model::Op& op(const std::string& name, model::Prim prim, model::Linearity lin, const std::vector<TensorId>& ins, const std::vector<Shape>& outs) {
+  model::Op& op(const std::string& name, model::Prim prim, model::Linearity lin, const std::vector<TensorId>& ins,
+                const std::vector<Shape>& outs) {
     model::Op o;
     o.id = static_cast<model::OpId>(t.ops.size());
     o.name = name;
@@ -80,7 +81,8 @@ struct TraceBuilder {
   }
 
   /// "a b, b c -> a c"; "1" is a broadcast dimension; "!" after a letter blocks it.
-  TensorId labelled(const std::string& name, const std::string& rule, const std::vector<TensorId>& ins, model::Linearity lin, std::map<std::string, std::int64_t> sizes = {}) {
+  TensorId labelled(const std::string& name, const std::string& rule, const std::vector<TensorId>& ins, model::Linearity lin,
+                    std::map<std::string, std::int64_t> sizes = {}) {
     std::vector<std::vector<std::string>> in(1), out(1);
     auto* side = &in;
     std::map<std::string, bool> blocked;
@@ -158,7 +160,8 @@ struct TraceBuilder {
     for (std::size_t i = 0; i + 1 < shape(x).size(); ++i) lead += std::string(1, static_cast<char>('r' + i)) + " ";
     std::vector<TensorId> ins{x, w};
     if (b >= 0) ins.push_back(b);
-    const TensorId y = labelled("torch.nn.functional.linear", lead + "i, o i" + (b >= 0 ? ", o" : "") + " -> " + lead + "o", ins, model::Linearity::Bilinear);
+    const TensorId y = labelled("torch.nn.functional.linear", lead + "i, o i" + (b >= 0 ? ", o" : "") + " -> " + lead + "o", ins,
+                                model::Linearity::Bilinear);
     if (b >= 0) t.ops.back().inputs[2].is_bias = true;
     return y;
   }
@@ -167,7 +170,9 @@ struct TraceBuilder {
     const TensorId w = param(name + ".weight", {out, shape(x).back()});
     return linear(x, w, bias ? param(name + ".bias", {out}) : -1);
   }
-  TensorId reshape(TensorId x, Shape s) { return op("torch.Tensor.reshape", model::Prim::Reshape, model::Linearity::Linear, {x}, {std::move(s)}).outputs[0]; }
+  TensorId reshape(TensorId x, Shape s) {
+    return op("torch.Tensor.reshape", model::Prim::Reshape, model::Linearity::Linear, {x}, {std::move(s)}).outputs[0];
+  }
   std::vector<TensorId> split(TensorId x, Shape sizes, int dim) {
     if (dim < 0) dim += static_cast<int>(shape(x).size());
     std::vector<Shape> outs;
@@ -205,12 +210,14 @@ struct TraceBuilder {
     for (TensorId x : xs) rank = std::max(rank, shape(x).size());
     Shape out(rank, 1);
     for (TensorId x : xs)
-      for (std::size_t i = 0; i < shape(x).size(); ++i) out[rank - shape(x).size() + i] = std::max(out[rank - shape(x).size() + i], shape(x)[i]);
+      for (std::size_t i = 0; i < shape(x).size(); ++i)
+        out[rank - shape(x).size() + i] = std::max(out[rank - shape(x).size() + i], shape(x)[i]);
     std::string rule, res;
     for (std::size_t k = 0; k < xs.size(); ++k) {
       rule += k > 0 ? ", " : "";
       const std::size_t off = rank - shape(xs[k]).size();
-      for (std::size_t i = off; i < rank; ++i) rule += (shape(xs[k])[i - off] == 1 && out[i] != 1 ? "1" : std::string(1, static_cast<char>('a' + i))) + " ";
+      for (std::size_t i = off; i < rank; ++i)
+        rule += (shape(xs[k])[i - off] == 1 && out[i] != 1 ? "1" : std::string(1, static_cast<char>('a' + i))) + " ";
     }
     for (std::size_t i = 0; i < rank; ++i) res += std::string(1, static_cast<char>('a' + i)) + " ";
     return labelled(name, rule + "-> " + res, xs, lin);
@@ -225,7 +232,8 @@ struct TraceBuilder {
   }
   TensorId softmax(TensorId x) {
     std::string rule;
-    for (std::size_t i = 0; i < shape(x).size(); ++i) rule += std::string(1, static_cast<char>('a' + i)) + (i + 1 == shape(x).size() ? "! " : " ");
+    for (std::size_t i = 0; i < shape(x).size(); ++i)
+      rule += std::string(1, static_cast<char>('a' + i)) + (i + 1 == shape(x).size() ? "! " : " ");
     return labelled("torch.softmax", rule + "-> " + rule, {x}, model::Linearity::Nonlinear);
   }
   TensorId norm(const std::string& name, TensorId x) {

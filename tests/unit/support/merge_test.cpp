@@ -1,6 +1,6 @@
-#include <catch2/catch.hpp>
-
 #include "support/merge.h"
+
+#include <catch2/catch.hpp>
 
 using shardwright::support::merge_three;
 

@@ -41,8 +41,7 @@ TEST_CASE("a diagnostic shows the line and a caret") {
   SourceManager sm;
   const FileId f = sm.add("a.py", "x = 1\n\ty = é.bad\n");
   Diagnostic d{Severity::Error, "SW101", {f, 11, 17}, "no", {{Range{f, 0, 1}, "here"}}, {}};
-  CHECK(render(d, sm) ==
-        "a.py:2:6: error: no [SW101]\n    \ty = é.bad\n    \t    ^~~~~\n  a.py:1:1: note: here\n      x = 1\n      ^\n");
+  CHECK(render(d, sm) == "a.py:2:6: error: no [SW101]\n    \ty = é.bad\n    \t    ^~~~~\n  a.py:1:1: note: here\n      x = 1\n      ^\n");
   CHECK(render(failure("plain"), sm) == "error: plain\n");
 }
 
@@ -184,7 +183,8 @@ TEST_CASE("the difference is minimal") {
   const std::string d = unified_diff("a\nb\nc\na\nb\nb\na\n", "c\nb\na\nb\na\nc\n", "x", "y", 0);
   CHECK(std::count(d.begin() + 12, d.end(), '-') + std::count(d.begin() + 12, d.end(), '+') >= 5);
   int changed = 0;
-  for (std::size_t at = d.find('\n', d.find('\n') + 1) + 1; at < d.size(); at = d.find('\n', at) + 1) changed += d[at] == '-' || d[at] == '+';
+  for (std::size_t at = d.find('\n', d.find('\n') + 1) + 1; at < d.size(); at = d.find('\n', at) + 1)
+    changed += d[at] == '-' || d[at] == '+';
   CHECK(changed == 5);  // the example of Myers' paper
 }
 
@@ -205,8 +205,8 @@ TEST_CASE("files") {
   CHECK(read_file(dir + "/big").error().message.find("too large") != std::string::npos);
   REQUIRE(write_file(dir + "/run.sh", "#!/bin/sh\n", true));
   CHECK((std::filesystem::status(dir + "/run.sh").permissions() & std::filesystem::perms::owner_exec) != std::filesystem::perms::none);
-  CHECK_FALSE(write_file(dir + "/a", "x"));       // a folder
-  CHECK_FALSE(write_file(dir + "/big/x", "x"));   // below a file
+  CHECK_FALSE(write_file(dir + "/a", "x"));      // a folder
+  CHECK_FALSE(write_file(dir + "/big/x", "x"));  // below a file
   const auto all = walk(dir);
   REQUIRE(all);
   CHECK(*all == std::vector<std::string>{"a/b/c.txt", "big", "bin", "run.sh"});  // and no temporary file left

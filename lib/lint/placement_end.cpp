@@ -5,6 +5,7 @@
 
 namespace shardwright::lint {
 
+using model::Origin;
 using model::Prim;
 using support::Severity;
 

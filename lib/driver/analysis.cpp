@@ -245,7 +245,8 @@ support::Expected<std::unique_ptr<Analysis>> analyse(const ModelRequest& request
         {support::Severity::Warning,
          "batch",
          {},
-         "the model does not run at another batch size (" + other.error().message + "): the plan is proven for this size only",
+         "the model does not run at another batch size (" + other.error().message +
+             "): the plan is proven for this size only; a ? behind the sizes that may change (x=f32[2?,8]) says which they are",
          {},
          {}});
   if (const auto& lost = a.traced->lost; !lost.empty())

@@ -194,10 +194,18 @@ Expected<Job> parse_job(std::string_view yaml, const std::string& path) {
 
 Job with_batch(const Job& job, std::int64_t k) {
   Job out = job;
+  const auto shaped = [](const InputSpec& in) { return in.expression.empty() && !in.shape.empty(); };
+  bool marked = false;
+  std::int64_t batch = -1;
+  for (const auto& [name, in] : job.inputs) {
+    if (!shaped(in)) continue;
+    marked = marked || std::find(in.free.begin(), in.free.end(), true) != in.free.end();
+    if (batch < 0) batch = in.shape[0];
+  }
   for (auto& [name, in] : out.inputs) {
-    if (!in.expression.empty()) continue;
+    if (!shaped(in)) continue;
     for (std::size_t i = 0; i < in.shape.size(); ++i)
-      if (i == 0 || (i < in.free.size() && in.free[i])) in.shape[i] *= k;
+      if (marked ? i < in.free.size() && in.free[i] : i == 0 && in.shape[0] == batch) in.shape[i] *= k;
   }
   return out;
 }

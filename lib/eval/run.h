@@ -70,7 +70,8 @@ struct Options {
 support::Expected<InputSpec> parse_input(std::string_view text);
 /// Reads the interpreter's keys of a job file (others are left to their readers). `path` is for messages and relative paths.
 support::Expected<Job> parse_job(std::string_view yaml, const std::string& path);
-/// The job with dimension 0 of every shaped input, and every "?" size, multiplied by k.
+/// The job at k times its batch size: sizes marked "?"; where none is, dimension 0 of every input that has the first shaped input's size
+/// there (a mask of [T, T] beside [B, T, D] keeps its sizes). verify's second batch size is chosen the same way.
 Job with_batch(const Job& job, std::int64_t k);
 
 /// A trace and what it points into. Keep it as long as the trace is used.

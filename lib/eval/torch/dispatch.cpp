@@ -258,7 +258,7 @@ Value Domain::execute(const rules::OpRule& rule, const std::string& qualified, C
             if ((i / inner) % n != 0) sums[i] += sums[i - inner];
           know(outs[0], std::move(sums));
         }
-      result = outs.size() == 1 ? wrap(outs[0]) : wrap(outs);
+      result = outs.size() == 1 ? wrap(outs[0]) : values_and_indices(outs);
     }
   }
   static const std::set<std::string> numbers_enter{

@@ -206,6 +206,11 @@ Value Domain::wrap(TensorId t, ClassObj* cls) {
   o->id = t;
   return o;
 }
+Value Domain::values_and_indices(const std::vector<TensorId>& ids) {
+  const Value function = in.import_name("torch._values_indices");
+  return function.set() ? in.call(function, {wrap(ids[0]), wrap(ids[1])}) : wrap(ids);
+}
+
 Value Domain::wrap(const std::vector<TensorId>& ts) {
   std::vector<Value> items;
   for (TensorId t : ts) items.push_back(wrap(t));

@@ -125,8 +125,9 @@ class Domain final : public TensorHooks {
   const Shape& shape(TensorId t) const { return in.trace.tensor(t).shape; }
   TensorId new_tensor(Out out, model::Origin origin = model::Origin::Result);
   Value wrap(TensorId t, ClassObj* cls = nullptr);
-  Value wrap(const std::vector<TensorId>& ts);  ///< tuple
-  const Values* known(TensorId t) const;        ///< nullptr: not known
+  Value wrap(const std::vector<TensorId>& ts);                 ///< tuple
+  Value values_and_indices(const std::vector<TensorId>& ids);  ///< two results with names, as torch.return_types has them
+  const Values* known(TensorId t) const;                       ///< nullptr: not known
   void know(TensorId t, Values v);
   bool is_tensor(const Value& v) const { return v.is(Kind::Tensor); }
   TensorId id(const Value& v) const { return v.as<TensorObj>()->id; }

@@ -233,9 +233,54 @@ Value einsum(Call& c) {
   return d.wrap(b.done({out})[0]);
 }
 
-Value tensordot(Call& c) {
-  TensorId x = c.tensor("a"), y = c.tensor("b");
+/// Sums over pairs of dimensions, `da` of the first operand with `db` of the second; the others follow in order.
+Value contract(Call& c, const std::string& first, const std::string& second, const std::vector<int>& da, const std::vector<int>& db) {
+  TensorId x = c.tensor(first), y = c.tensor(second);
   const model::Tensor a = c.d.tensor(x), z = c.d.tensor(y);
+  Build b = c.build(Prim::Labelled);
+  std::vector<int> ia(a.shape.size(), -1), iz(z.shape.size(), -1), out;
+  Out o{{}, c.d.promote({c.arg(first), c.arg(second)}), {}};
+  double all = 1;
+  for (std::size_t i = 0; i < da.size(); ++i) {
+    const auto p = static_cast<std::size_t>(da[i]), q = static_cast<std::size_t>(db[i]);
+    if (a.shape[p] != z.shape[q])
+      c.in.raise("RuntimeError",
+                 "contracted dimensions need to match, but first has size " + std::to_string(a.shape[p]) + " in dim " + std::to_string(p) +
+                     " and second has size " + std::to_string(z.shape[q]) + " in dim " + std::to_string(q),
+                 c.info.call);
+    ia[p] = iz[q] = b.label(a.shape[p]);
+    all *= static_cast<double>(a.shape[p]);
+  }
+  auto rest = [&](const model::Tensor& t, std::vector<int>& labels) {
+    for (std::size_t i = 0; i < labels.size(); ++i)
+      if (labels[i] < 0) {
+        labels[i] = b.label(t.shape[i]);
+        out.push_back(labels[i]);
+        o.shape.push_back(t.shape[i]);
+      }
+  };
+  rest(a, ia);
+  rest(z, iz);
+  b.operand(x, first, c.expr(first));
+  b.operand(y, second, c.expr(second));
+  b.op.in = {ia, iz};
+  b.op.out = {out};
+  b.op.flops = 2 * all * count_of(o.shape);
+  return c.d.wrap(b.done({o})[0]);
+}
+
+/// Sums over the last dimension of both operands.
+Value inner(Call& c) {
+  const Shape& a = c.d.shape(c.tensor("input"));
+  const Shape& z = c.d.shape(c.tensor("other"));
+  if (a.empty() || z.empty())
+    return c.d.elementwise(c, c.name, {c.arg("input"), c.arg("other")}, {"input", "other"}, {c.expr("input"), c.expr("other")},
+                           Linearity::Bilinear, c.d.promote({c.arg("input"), c.arg("other")}));
+  return contract(c, "input", "other", {static_cast<int>(a.size()) - 1}, {static_cast<int>(z.size()) - 1});
+}
+
+Value tensordot(Call& c) {
+  const model::Tensor a = c.d.tensor(c.tensor("a")), z = c.d.tensor(c.tensor("b"));
   std::vector<int> da, db;
   Value dims = c.arg("dims");
   if (auto n = c.d.integer(dims); n && dims.is_number()) {
@@ -253,30 +298,7 @@ Value tensordot(Call& c) {
   } else {
     return c.in.unknown("dims of tensordot are not known", c.info.call);
   }
-  Build b = c.build(Prim::Labelled);
-  std::vector<int> ia(a.shape.size(), -1), iz(z.shape.size(), -1), out;
-  Out o{{}, c.d.promote({c.arg("a"), c.arg("b")}), {}};
-  double all = 1;
-  for (std::size_t i = 0; i < da.size(); ++i) {
-    ia[static_cast<std::size_t>(da[i])] = iz[static_cast<std::size_t>(db[i])] = b.label(a.shape[static_cast<std::size_t>(da[i])]);
-    all *= static_cast<double>(a.shape[static_cast<std::size_t>(da[i])]);
-  }
-  auto rest = [&](const model::Tensor& t, std::vector<int>& labels) {
-    for (std::size_t i = 0; i < labels.size(); ++i)
-      if (labels[i] < 0) {
-        labels[i] = b.label(t.shape[i]);
-        out.push_back(labels[i]);
-        o.shape.push_back(t.shape[i]);
-      }
-  };
-  rest(a, ia);
-  rest(z, iz);
-  b.operand(x, "a", c.expr("a"));
-  b.operand(y, "b", c.expr("b"));
-  b.op.in = {ia, iz};
-  b.op.out = {out};
-  b.op.flops = 2 * all * count_of(o.shape);
-  return c.d.wrap(b.done({o})[0]);
+  return contract(c, "a", "b", da, db);
 }
 
 Value cross(Call& c) {
@@ -488,17 +510,9 @@ Value scalar_opaque(Call& c) {
 }  // namespace
 
 Table linalg_functions() {
-  return {{"matmul", matmul},
-          {"baddbmm", baddbmm},
-          {"einsum", einsum},
-          {"tensordot", tensordot},
-          {"cross", cross},
-          {"opaque_kron", opaque_kron},
-          {"attention", attention},
-          {"embedding", embedding},
-          {"one_hot", one_hot},
-          {"class_loss", class_loss},
-          {"scalar_opaque", scalar_opaque}};
+  return {{"matmul", matmul},       {"baddbmm", baddbmm}, {"einsum", einsum},           {"inner", inner},
+          {"tensordot", tensordot}, {"cross", cross},     {"opaque_kron", opaque_kron}, {"attention", attention},
+          {"embedding", embedding}, {"one_hot", one_hot}, {"class_loss", class_loss},   {"scalar_opaque", scalar_opaque}};
 }
 
 }  // namespace shardwright::eval::torch

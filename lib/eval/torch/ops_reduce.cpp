@@ -17,13 +17,6 @@ std::vector<int> all_dims(std::size_t n) {
 
 std::string why_of(const Call& c) { return c.rule.why.empty() ? last_name(c.name) : c.rule.why; }
 
-/// A result with named fields (values, indices), as torch.return_types.
-Value pair(Call& c, const std::vector<TensorId>& ids) {
-  Value make = c.in.import_name("torch._values_indices");
-  if (!make.set()) return c.d.wrap(ids);
-  return c.in.call(make, {c.d.wrap(ids[0]), c.d.wrap(ids[1])});
-}
-
 /// Reduces `dims` in one operation with several results.
 std::vector<TensorId> reduce_many(Call& c, TensorId t, const std::vector<int>& dims, bool keepdim, const std::vector<DType>& types) {
   Build b = c.build(Prim::Labelled);
@@ -69,7 +62,7 @@ Value max(Call& c) {
   auto dims = c.dims("dim", rank).value_or(all_dims(rank));
   std::vector<TensorId> ids = reduce_many(c, t, dims, c.flag("keepdim", false), {type, DType::I64});
   known::reduce(c.d, last_name(c.name), t, dims, ids[0]);
-  return pair(c, ids);
+  return c.d.values_and_indices(ids);
 }
 
 Value variance(Call& c) {
@@ -131,7 +124,7 @@ Value topk(Call& c) {
   b.operand(t, "input", c.expr("input"));
   b.op.in = {labels};
   b.op.out = {out, out};
-  return pair(c, b.done({{s, c.d.tensor(t).dtype, {}}, {s, DType::I64, {}}}));
+  return c.d.values_and_indices(b.done({{s, c.d.tensor(t).dtype, {}}, {s, DType::I64, {}}}));
 }
 
 /// Differences of neighbours, as two slices and a subtraction: numbers that are known stay known.

@@ -238,6 +238,18 @@ def _values_indices(values, indices):
     return _ReturnType((values, indices))
 
 
+class _MinMax(tuple):
+    """torch.return_types.aminmax: (min, max) with names."""
+
+    @property
+    def min(self):
+        return self[0]
+
+    @property
+    def max(self):
+        return self[1]
+
+
 class _Handle:
     def remove(self):
         return None
@@ -386,7 +398,7 @@ def combinations(x, r=2, with_replacement=False):
 
 
 def aminmax(x, *, dim=None, keepdim=False):
-    return (x.amin(dim, keepdim), x.amax(dim, keepdim)) if dim is not None else (x.min(), x.max())
+    return _MinMax((x.amin(dim, keepdim), x.amax(dim, keepdim)) if dim is not None else (x.min(), x.max()))
 
 
 def addmv(input, mat, vec, *, beta=1, alpha=1):

@@ -11,7 +11,7 @@ import torch
 
 from shardwright.parallel.original import first_names, full_state
 
-from .job import StageCaller, StageDone, tensors_of
+from .job import JobError, StageCaller, StageDone, tensors_of
 from .modes import CastWatch, Promote, Randomness, to_default_dtype
 
 LEARNING_RATE, WEIGHT_DECAY, EPS = 1e-3, 0.01, 1e-6
@@ -120,6 +120,9 @@ class Original:
                 inputs = self.job.draw(i, self.options.torch_dtype, second, self.options.device)
                 out = self.job.call(self.model, inputs)
                 loss = self.job.loss(out, inputs)
+                if not torch.isfinite(loss):
+                    raise JobError(f"the original's own loss is {loss.item()} for the inputs of micro-batch {i}: there is nothing to compare with; give inputs that "
+                                   "it can compute with, by bounds (job.inputs: f32[2,8]~rand, i64[2,8]1..9) or as an expression (mask: \"=torch.ones(8, 8).tril().bool()\")")
                 (loss / count).backward()
                 if record:
                     outputs.append(record_outputs(out))

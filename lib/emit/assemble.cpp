@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "program/visit.h"
+#include "python/identifiers.h"
 #include "rules/target.h"
 
 namespace shardwright::emit {
@@ -180,6 +181,8 @@ std::string relative_module(const std::string& from, const std::string& to) {
 
 Assembler::Assembler(const rewrite::Specialized& spec, eval::ModuleSource& loader, support::SourceManager& sources, AssembleOptions options)
     : spec_(spec), loader_(loader), sources_(sources), options_(std::move(options)), path_of_(spec.definitions.size()) {
+  for (const auto& d : spec_.definitions)
+    if (d.stage >= 0) taken_.insert("stage" + std::to_string(d.stage) + ".py");
   for (std::size_t i = 0; i < spec_.definitions.size(); ++i) {
     const auto& d = spec_.definitions[i];
     if (in_place()) {
@@ -198,10 +201,20 @@ std::string Assembler::import_from(const std::string& from, const std::string& t
   return "from " + (it == dotted_.end() ? relative_module(from, to) : it->second) + " import ";
 }
 
-std::string Assembler::file_of(const program::Module& m) const {
-  std::string path = m.name;
-  std::replace(path.begin(), path.end(), '.', '/');
-  return m.is_package ? path + "/__init__.py" : path + ".py";
+std::string Assembler::file_of(const program::Module& m) {
+  const auto known = files_.find(m.name);
+  if (known != files_.end()) return known->second;
+  // A file that is run rather than imported may have any name; two that differ in such letters only must not become one.
+  std::string path;
+  for (std::size_t at = 0; at <= m.name.size();) {
+    const std::size_t dot = std::min(m.name.find('.', at), m.name.size());
+    path += (path.empty() ? "" : "/") + python::identifier(m.name.substr(at, dot - at));
+    at = dot + 1;
+  }
+  const std::string end = m.is_package ? "/__init__.py" : ".py";
+  std::string file = path + end;
+  for (int n = 2; !taken_.insert(file).second; ++n) file = path + "_" + std::to_string(n) + end;
+  return files_[m.name] = file;
 }
 
 std::string Assembler::module_of(int definition) const {
@@ -305,22 +318,44 @@ std::string Assembler::need(Unit& u, const std::string& name, const program::Mod
   if (local) {
     copy_definition(*local, local_name);
     const std::string target = file_of(*local);
-    return target == u.path ? local_name : bind_from(u, name, target, local_name);
+    if (target == u.path) return local_name;
+    note(u, target, origin, name);
+    return bind_from(u, name, target, local_name);
   }
   if (line.empty()) return name;  // a builtin, or a name nobody binds: as in the original
   const auto as = line.find(" as ");
   if (line.rfind("import ", 0) == 0 && as == std::string::npos) {  // `import a.b` and `import a.c` both say what `a` is
     const std::string found = bind(u, name, "import " + name);
     u.absolute.insert(line);
+    note(u, line, origin, name);
     if (found != name) u.absolute.insert("import " + name + " as " + found);
     return found;
   }
   const std::string what = as_from_import(line);
   const std::string thing = what.substr(0, what.find(" as ")), found = bind(u, name, thing);
   // The line as the original writes it, where its name holds.
-  if (found == name) u.absolute.insert(u.lines.emplace(name, line).first->second);
-  else u.absolute.insert(thing + " as " + found);
+  if (found == name) {
+    const std::string& as_written = u.lines.emplace(name, line).first->second;
+    u.absolute.insert(as_written);
+    note(u, as_written, origin, name);
+  } else u.absolute.insert(thing + " as " + found);
   return found;
+}
+
+void Assembler::note(Unit& u, const std::string& line, const program::Module& origin, const std::string& name) {
+  if (u.origin != &origin) return;
+  const auto& list = binders(origin, name);
+  if (list.empty() || (list.back()->kind != StmtKind::Import && list.back()->kind != StmtKind::ImportFrom)) return;
+  const Stmt& s = *list.back();
+  const bool several_lines = sources_.text(s.range).find('\n') != std::string_view::npos;
+  Comments& kept = u.notes[line];
+  if (u.noted.insert(&s).second) {
+    const Comments all = comments_of(origin, s, sources_);
+    kept.above += all.above;
+    if (!several_lines) kept.behind += all.behind;
+  }
+  if (several_lines)
+    if (const std::string c = comment_on_name(s, name, sources_); kept.behind.find(c) == std::string::npos) kept.behind += c;
 }
 
 std::pair<const program::Module*, std::string> Assembler::resolve(const program::Module& origin, const std::string& name) {
@@ -362,7 +397,7 @@ void Assembler::copy_definition(const program::Module& m, const std::string& nam
     program::NameSet bound;
     bound_names(s, bound);
     std::string text(sources_.text({s->range.file, begin, s->range.end}));
-    u.pieces[name + (is_definition(s) ? "" : "@" + std::to_string(begin))] = {begin, text};
+    u.pieces[name + (is_definition(s) ? "" : "@" + std::to_string(begin))] = {begin, text, -1, {}, comments_of(m, *s, sources_)};
     u.pieces[name];  // so that need() knows it is here
     for (const auto& n : bound.names()) copied_.emplace(&m, n), u.pieces.try_emplace(n);
     program::NameSet reads;
@@ -402,6 +437,11 @@ void Assembler::place(int index) {
     for (const auto& e : d.entering)
       if (const auto at = text.find("@" + e + "\n"); at < text.find(d.name)) text.erase(at, e.size() + 2);
   u.pieces[d.name] = {d.range.begin, std::move(text), d.stage};
+  for (const Stmt* s : d.origin->body)
+    if (is_definition(s) && (s->class_def ? s->class_def->range : s->function->range) == d.range) {
+      u.pieces[d.name].comments = comments_of(*d.origin, *s, sources_);
+      u.pieces[d.name].comments.behind.clear();  // these are in its text
+    }
 }
 
 /// What a free name of a definition's text is called in the file that holds it.
@@ -505,15 +545,25 @@ support::Expected<std::vector<File>> Assembler::files() {
         in_place() && !stage_paths_.count(path) && !options_.shared_banner.empty() ? options_.shared_banner : options_.banner;
     if (u.origin && path.rfind("stage", 0) != 0 && !stage_paths_.count(path)) head += "\n# From " + u.origin->name + ".";
     head += "\n";
+    if (u.origin) {
+      const std::string first = heading(*u.origin, sources_);
+      if (!first.empty()) head += "\n" + first;
+      const bool shared = path.rfind("stage", 0) != 0 && !stage_paths_.count(path);
+      if (const std::string doc = shared ? docstring(*u.origin, sources_) : ""; !doc.empty()) head += doc + "\n";
+    }
     if (u.origin)
       for (const auto* s : u.origin->body)
         if (s->kind == StmtKind::ImportFrom && s->module == "__future__") head += std::string(sources_.text(s->range)) + "\n";
     std::string imports;
+    const auto import = [&](const std::string& key, const std::string& text) {
+      const auto it = u.notes.find(key);
+      imports += it == u.notes.end() ? text + "\n" : it->second.above + text + it->second.behind + "\n";
+    };
     for (const auto& l : u.plain) imports += l + "\n";
     for (const auto& l : u.absolute)
-      if (l.rfind("import ", 0) == 0) imports += l + "\n";
+      if (l.rfind("import ", 0) == 0) import(l, l);
     for (const auto& l : u.absolute)
-      if (l.rfind("import ", 0) != 0) imports += l + "\n";
+      if (l.rfind("import ", 0) != 0) import(l, l);
     std::map<std::string, std::set<std::string>> used;
     for (const auto& n : u.runtime) used[options_.target->where(n.substr(0, n.find(' ')))].insert(n);
     for (const auto& [module, runtime] : used) {
@@ -535,10 +585,10 @@ support::Expected<std::vector<File>> Assembler::files() {
       }
     }
     for (auto& [target, names] : u.relative) {
-      imports += import_from(path, target);
+      std::string text = import_from(path, target);
       bool first = true;
-      for (const auto& n : names) imports += (first ? "" : ", ") + n, first = false;
-      imports += "\n";
+      for (const auto& n : names) text += (first ? "" : ", ") + n, first = false;
+      import(target, text);
     }
     std::vector<const Piece*> pieces;
     for (auto& [name, piece] : u.pieces)
@@ -558,7 +608,9 @@ support::Expected<std::vector<File>> Assembler::files() {
     std::string body;
     for (const auto* piece : in_order) {
       const bool block = piece->text.rfind("class ", 0) == 0 || piece->text.rfind("def ", 0) == 0 || piece->text.rfind("@", 0) == 0;
-      body += (block || body.empty() ? "\n\n" : "\n") + piece->text + "\n";
+      const Comments& c = piece->comments;
+      body += (block || body.empty() ? "\n\n" : "\n") + c.above + piece->text + c.behind + "\n";
+      if (!c.after.empty()) body += "\n\n" + c.after + "\n";
     }
     out.push_back({(in_place() ? "" : options_.package + "/") + path, head + "\n" + imports + body});
     if (in_place()) {

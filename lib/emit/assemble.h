@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "emit/comments.h"
 #include "eval/interpreter.h"
 #include "rewrite/specialize.h"
 #include "support/result.h"
@@ -58,6 +59,7 @@ class Assembler {
     std::string text;
     int stage = -1;
     std::set<std::string> after = {};  ///< classes that it is derived from
+    Comments comments = {};
   };
   struct Unit {
     std::string path;  ///< "models/layers/mlp.py"
@@ -67,11 +69,15 @@ class Assembler {
     std::map<std::string, std::set<std::string>> relative;  ///< path → names
     std::map<std::string, std::string> lines;               ///< name → its import as the original writes it
     std::map<std::string, std::string> bound, called;       ///< name → what it means; the other way round
+    std::map<std::string, Comments> notes;                  ///< import line, or path of `relative` → the original's comments
+    std::set<const program::Stmt*> noted;
   };
   Unit& unit(const std::string& path, const program::Module* origin);
   void place(int definition);
   /// Makes `name` of `origin` known in the file; returns what it is called there: another name where `name` means something else already.
   std::string need(Unit& u, const std::string& name, const program::Module& origin);
+  /// Keeps the comments of the import that gives `origin` its `name` for the file's `line`.
+  void note(Unit& u, const std::string& line, const program::Module& origin, const std::string& name);
   /// The name in the file of what `identity` says; `wanted` where that is free.
   static std::string bind(Unit& u, const std::string& wanted, const std::string& identity);
   std::string bind_from(Unit& u, const std::string& wanted, const std::string& target, const std::string& name);
@@ -82,7 +88,8 @@ class Assembler {
   std::pair<const program::Module*, std::string> resolve(const program::Module& origin, const std::string& name);
   void copy_registered(const program::Module& m, const std::string& name);
   void copy_definition(const program::Module& m, const std::string& name);
-  std::string file_of(const program::Module& m) const;
+  /// "models/my_model.py", in a package of copies: the module's name with parts that Python can import.
+  std::string file_of(const program::Module& m);
   bool in_place() const { return options_.package.empty(); }
   /// "from … import " for names of the file at `to`, written in the file at `from`.
   std::string import_from(const std::string& from, const std::string& to) const;
@@ -94,7 +101,9 @@ class Assembler {
   support::SourceManager& sources_;
   AssembleOptions options_;
   std::map<std::string, Unit> units_;
-  std::vector<std::string> path_of_;  ///< by definition
+  std::vector<std::string> path_of_;          ///< by definition
+  std::map<std::string, std::string> files_;  ///< module → file_of
+  std::set<std::string> taken_;
   std::set<std::string> stage_paths_;
   std::map<std::string, std::string> dotted_;  ///< path → module, in place only
   std::map<const program::Module*, std::map<std::string, std::vector<const program::Stmt*>>> index_;

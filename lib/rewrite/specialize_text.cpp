@@ -437,7 +437,10 @@ Printed print_definition(const Variant& v, const Container& c, const std::vector
     }
   }
   if (root && init && !target.config.parameter.empty()) stage_constructor(p, edits, *c.class_def, *init, target, sources);
+  const std::string& file = sources.file(c.range.file).text;
+  const auto behind = [&](const program::Function& f) { return end_with_comments(file, f.def_range); };
   support::Range whole = c.range;
+  whole.end = end_with_comments(file, c.range);
   if (v.sliced && stages) {
     std::string refused;
     Render render = [&](Range r, const Render::Replacements& with) {
@@ -458,7 +461,7 @@ Printed print_definition(const Variant& v, const Container& c, const std::vector
             if (s->function == init) *t += tail;
             if (root && v.stage > 0 && target.optional_inputs && s->function->name == "forward")
               *t = with_optional_inputs(*t, *s->function, stages->interface(v.stage).needs_inputs);
-            sliced.emplace_back(s->function->def_range, *t);
+            sliced.emplace_back(Range{c.range.file, s->function->def_range.begin, behind(*s->function)}, *t);
           }
     }
     if (!refused.empty()) p.out.error = refused;
@@ -469,11 +472,11 @@ Printed print_definition(const Variant& v, const Container& c, const std::vector
     bool init_sliced = false;
     for (auto& [r, text] : sliced) {
       edits.supersede(r, text);
-      init_sliced = init_sliced || (init && r == init->def_range);
+      init_sliced = init_sliced || (init && r.begin == init->def_range.begin);
     }
-    if (!init_sliced && init && !tail.empty()) edits.insert_after(init->body.back()->range.end, tail);
+    if (!init_sliced && init && !tail.empty()) edits.insert_after(behind(*init), tail);
   } else if (!tail.empty()) {
-    if (init) edits.insert_after(init->body.back()->range.end, tail);
+    if (init) edits.insert_after(behind(*init), tail);
   }
   if (root) {
     // What the runtime asks of a stage.
@@ -485,12 +488,11 @@ Printed print_definition(const Variant& v, const Container& c, const std::vector
     if (!passes.empty())
       passes = "passes = {" + passes + "}  # entries of input_tensor that it returns unread: they are sent past this stage";
     if (!names.empty()) names.pop_back();
-    edits.insert_after(c.class_def->body.back()->range.end,
+    edits.insert_after(whole.end,
                        "\n\n" +
                            indented(target.text(target.stage_members), in,
                                     {{"inputs", names}, {"passes", passes}, {"shares", tied.empty() ? "None" : "True"}}));
-    if (!tied.empty())
-      edits.insert_after(c.class_def->body.back()->range.end, "\n\n" + indented(target.text(target.stage_tied), in, {{"tied", tied}}));
+    if (!tied.empty()) edits.insert_after(whole.end, "\n\n" + indented(target.text(target.stage_tied), in, {{"tied", tied}}));
     for (const auto& n : target.stage_names) p.out.runtime.insert(n);
   }
   if (init == nullptr && !v.init.empty() && v.chain.size() == 1) p.out.error = "the class has no __init__ of its own to add to";

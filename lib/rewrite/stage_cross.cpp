@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "program/visit.h"
+#include "python/identifiers.h"
 #include "rewrite/stage_provide.h"
 
 namespace shardwright::rewrite::stage {
@@ -147,11 +148,11 @@ std::optional<std::string> Resolver::rebuild(std::size_t l, const std::string& b
       for (const Slot& s : state_[l].own)
         if (s.tensor == v.tensor) return s.name;
       std::string wish = stem;
-      if (wish == base || !is_identifier(wish)) wish = base;
+      if (wish == base || !python::is_identifier(wish)) wish = base;
       std::set<std::string> taken;
       for (const Slot& s : state_[l].own) taken.insert(s.name);
-      std::string name =
-          fresh_name(c_, frame(l), is_identifier(stem) && stem != base ? (v_in_sequence_ ? stem + std::to_string(n) : stem) : "h", taken);
+      std::string name = fresh_name(
+          c_, frame(l), python::is_identifier(stem) && stem != base ? (v_in_sequence_ ? stem + std::to_string(n) : stem) : "h", taken);
       ++n;
       state_[l].own.push_back({name, produce, base, v.tensor});
       return name;
@@ -189,7 +190,7 @@ std::optional<std::string> Resolver::rebuild(std::size_t l, const std::string& b
         const auto& [key, x] = v.items[i];
         const std::string written = v.keys.empty() ? python_string(key) : v.keys[i];
         if (written.empty()) return std::nullopt;
-        auto y = rebuild(l, base, is_identifier(key) ? base + "_" + key : stem, fmt::format("{}[{}]", produce, written), x, n);
+        auto y = rebuild(l, base, python::is_identifier(key) ? base + "_" + key : stem, fmt::format("{}[{}]", produce, written), x, n);
         if (!y) return std::nullopt;
         items.push_back(plain_dict ? written + ": " + *y : key + "=" + *y);
       }

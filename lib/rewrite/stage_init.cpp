@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "program/visit.h"
+#include "rewrite/text_layout.h"
 
 namespace shardwright::rewrite::stage {
 
@@ -776,7 +777,7 @@ std::optional<std::string> InitSlice::text(const Function* f, const RenderText& 
     uses.attributes_only = true;
   }
   if (edits.empty() && tail.empty()) return std::nullopt;
-  std::uint32_t end = f->def_range.end;
+  std::uint32_t end = end_with_comments(file, f->def_range);
   for (const Edit& e : edits) end = std::max(end, e.range.end);
   std::string out = with_edits({f->def_range.file, f->def_range.begin, end}, edits, render);
   while (!out.empty() && (out.back() == '\n' || out.back() == ' ')) out.pop_back();

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "program/visit.h"
+#include "python/identifiers.h"
 
 namespace shardwright::rewrite::stage {
 
@@ -27,8 +28,8 @@ std::string fresh_name(const Context& c, FrameId f, const std::string& wish, con
   program::names_written(fn.body, used);
   for (const auto& p : fn.parameters) used.add(p.name);
   auto free = [&](const std::string& n) { return !used.contains(n) && !taken.count(n); };
-  if (is_identifier(wish) && free(wish)) return wish;
-  const std::string stem = is_identifier(wish) && wish.size() > 1 ? wish + "_" : "h";
+  if (python::is_identifier(wish) && free(wish)) return wish;
+  const std::string stem = python::is_identifier(wish) && wish.size() > 1 ? wish + "_" : "h";
   for (int i = 0;; ++i)
     if (free(stem + std::to_string(i))) return stem + std::to_string(i);
 }

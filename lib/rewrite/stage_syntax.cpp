@@ -191,11 +191,6 @@ bool is_docstring(const Function& f, const Stmt* s) {
   return !f.body.empty() && f.body.front() == s && s->kind == StmtKind::Expression && s->value && s->value->kind == ExprKind::String;
 }
 
-bool is_identifier(const std::string& s) {
-  if (s.empty() || std::isdigit(static_cast<unsigned char>(s[0]))) return false;
-  return std::all_of(s.begin(), s.end(), [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; });
-}
-
 namespace {
 bool word(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
 
@@ -331,14 +326,14 @@ std::string Layout::above(const Stmt* s, const Block& block, std::size_t index, 
   const std::uint32_t to = line_start(s->range.begin);
   if (from + 1 >= to) return "";  // the same line, or the next
   std::string out = text_->substr(from + 1, to - from - 1);
-  // An `else:` between the branches is no comment.
+  const std::size_t col = column(s);
   std::string kept, line;
   for (const char c : out) {
     line += c;
     if (c != '\n') continue;
     const auto first = line.find_first_not_of(" \t\r\n");
-    if (first == std::string::npos || line[first] == '#') kept += line;
-    else kept.clear();
+    if (first == std::string::npos || (line[first] == '#' && first <= col)) kept += line;
+    else kept.clear();  // an `else:`; or a comment of the block above, which goes with that (`below`)
     line.clear();
   }
   return kept;

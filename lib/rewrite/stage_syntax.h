@@ -66,7 +66,6 @@ std::vector<std::string> all_writes(const Stmt* s);
 std::vector<const Expr*> in_evaluation_order(const Expr* e);
 
 bool is_docstring(const Function& f, const Stmt* s);
-bool is_identifier(const std::string& s);
 /// How often a name stands in a text as a whole word (in comments and strings, too).
 int times_named(const std::string& text, const std::string& name);
 /// Is the variable only a list that things are put into and taken out of: `v = [`, `v.append(`, `v.pop(`, `v[1]` in a return?

@@ -3,23 +3,19 @@
 
 #include <algorithm>
 
+#include "python/identifiers.h"
 #include "rewrite/tp_context.h"
 
 namespace shardwright::rewrite::tp {
 
 namespace {
 
-bool is_identifier(const std::string& s) {
-  return !s.empty() && !std::isdigit(static_cast<unsigned char>(s[0])) &&
-      std::all_of(s.begin(), s.end(), [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; });
-}
-
 /// `weight=(0, 3), bias=(0, 3)`; names that are no identifiers go through **{…}.
 std::string cut_arguments(const Context& ctx, const std::vector<const model::ParamRef*>& refs) {
   std::string named, other;
   for (const auto* r : refs) {
     std::string value = ctx.layout(r->tensor).as_value();
-    if (is_identifier(r->attr)) named += ", " + r->attr + "=" + value;
+    if (python::is_identifier(r->attr)) named += ", " + r->attr + "=" + value;
     else other += (other.empty() ? "'" : ", '") + r->attr + "': " + value;
   }
   return named + (other.empty() ? "" : ", **{" + other + "}");
@@ -41,7 +37,7 @@ std::string attribute_path(const model::Trace& t, ModuleId from, ModuleId to) {
   for (auto it = chain.rbegin(); it != chain.rend(); ++it) {
     const auto& m = t.module(*it);
     if (numeric(m.attr)) path += "[" + m.attr + "]";
-    else if (is_identifier(m.attr)) path += (path.empty() ? "" : ".") + m.attr;
+    else if (python::is_identifier(m.attr)) path += (path.empty() ? "" : ".") + m.attr;
     else path += "['" + m.attr + "']";
   }
   return path;
@@ -208,8 +204,9 @@ void Layers::emit_grad_sums() {
         const auto& owner = ctx_.trace.module(up);
         if (owner.builtin || ctx_.made(up).init_frame < 0) continue;
         std::string path = attribute_path(ctx_.trace, up, m.id);
-        std::string target = is_identifier(r.attr) ? fmt::format("self{}{}.{}", path.empty() || path[0] == '[' ? "" : ".", path, r.attr)
-                                                   : fmt::format("self{}{}[{}]", path.empty() || path[0] == '[' ? "" : ".", path, r.attr);
+        std::string target = python::is_identifier(r.attr)
+            ? fmt::format("self{}{}.{}", path.empty() || path[0] == '[' ? "" : ".", path, r.attr)
+            : fmt::format("self{}{}[{}]", path.empty() || path[0] == '[' ? "" : ".", path, r.attr);
         ctx_.out.init_statements.push_back(
             {up, m.id, r.attr, fmt::format("sum_gradients_over_tp({})", target), {"sum_gradients_over_tp"}, axis});
         placed = true;

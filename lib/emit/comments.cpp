@@ -18,7 +18,8 @@ support::Range whole(const Stmt& s) {
 }
 
 const Stmt* docstring_of(const program::Module& m) {
-  if (m.body.empty() || m.body[0]->kind != StmtKind::Expression || !m.body[0]->value || m.body[0]->value->kind != program::ExprKind::String) return nullptr;
+  if (m.body.empty() || m.body[0]->kind != StmtKind::Expression || !m.body[0]->value || m.body[0]->value->kind != program::ExprKind::String)
+    return nullptr;
   return m.body[0];
 }
 

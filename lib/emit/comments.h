@@ -14,8 +14,8 @@ struct Comments {
   std::string after;   ///< the last lines of the file, without the final "\n"
 };
 
-/// Comments between what stands before a statement of the module's top level and the statement, and those behind it; the last statement gets
-/// what is left of the file. Statements of other places: none.
+/// Comments between what stands before a statement of the module's top level and the statement, and those behind it; the last statement
+/// gets what is left of the file. Statements of other places: none.
 Comments comments_of(const program::Module&, const program::Stmt&, const support::SourceManager&);
 /// What a file begins with: comments (a license) that are set apart from the first statement by a docstring or a blank line, without a
 /// "#!" line. Lines with their "\n"; "" where there are none.

@@ -11,10 +11,10 @@ bool word(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '
 bool digit(char c) { return std::isdigit(static_cast<unsigned char>(c)); }
 
 bool is_keyword(std::string_view s) {
-  static const std::set<std::string_view> words{"False", "None",   "True",     "and",  "as",     "assert", "async",  "await", "break",
-                                                "class", "continue", "def",    "del",  "elif",   "else",   "except", "finally", "for",
-                                                "from",  "global", "if",       "import", "in",   "is",     "lambda", "nonlocal", "not",
-                                                "or",    "pass",   "raise",    "return", "try",  "while",  "with",   "yield"};
+  static const std::set<std::string_view> words{"False", "None",     "True",  "and",    "as",   "assert", "async",  "await",    "break",
+                                                "class", "continue", "def",   "del",    "elif", "else",   "except", "finally",  "for",
+                                                "from",  "global",   "if",    "import", "in",   "is",     "lambda", "nonlocal", "not",
+                                                "or",    "pass",     "raise", "return", "try",  "while",  "with",   "yield"};
   return words.count(s) > 0;
 }
 
@@ -24,7 +24,8 @@ bool is_identifier(std::string_view s) { return !s.empty() && !digit(s[0]) && st
 
 std::string identifier(std::string_view s) {
   std::string out(s);
-  std::replace_if(out.begin(), out.end(), [](char c) { return !word(c); }, '_');
+  std::replace_if(
+      out.begin(), out.end(), [](char c) { return !word(c); }, '_');
   if (out.empty() || digit(out[0])) out.insert(0, "_");
   return is_keyword(out) ? out + "_" : out;
 }

@@ -439,6 +439,21 @@ class Convert(Case):
             self.assertIn(there, (set(), names), f"interrupted after {share:.0%}")
         self.assertGreater(interrupted, 0)
 
+    def test_comments_of_every_place(self):
+        """A file whose name no module can have, with a comment in every place."""
+        self.write("my-model.py", COMMENTED)
+        original = {line[line.index("# "):] for line in COMMENTED.splitlines() if "# " in line}
+        for tp, pp in [(1, 1), (2, 1), (1, 2), (2, 2)]:
+            with self.subTest(tp=tp, pp=pp):
+                out = self.dir / f"out{tp}{pp}"
+                self.good("convert", "my-model.py:Net", "--input", "x=f32[2,16]", "--tp", tp, "--pp", pp, "-o", out)
+                text = ""
+                for path in out.rglob("*_parallel/**/*.py"):
+                    compile(path.read_text(), str(path), "exec")
+                    text += path.read_text()
+                self.assertEqual([c for c in sorted(original) if c not in text], [])
+                self.assertEqual(text.count("# below loop"), pp)
+
     def test_comments_survive(self):
         def comments(path):
             with open(path, "rb") as f:
@@ -467,6 +482,71 @@ class Convert(Case):
                         self.assertLessEqual(original_here, kept)
                     else:
                         self.assertLessEqual(original, kept)
+
+
+COMMENTED = '''# A license
+
+"""doc"""
+# about the imports
+import torch  # torch itself
+import torch.nn as nn
+
+# ---- constants ----
+# width factor
+K = 2  # twice
+UNUSED = 3
+
+
+# helper: doubles
+# (second line)
+@torch.no_grad()  # no gradient
+def f(x):
+    # in f
+    return x * K  # last of f
+
+
+# between f and B
+# about B
+class B(nn.Module):  # header of B
+    # class comment
+    scale = 1.0  # class attribute
+
+    # before init
+    def __init__(self, d):  # header of init
+        super().__init__()
+        self.a = nn.Linear(d, K * d)
+        self.b = nn.Linear(K * d, d)  # last of init
+        # below init
+
+    # before forward
+    def forward(self, x):
+        if x.shape[0] > 0:  # if comment
+            pass  # nothing
+        # before return
+        return self.b((self.a(x) + f(x).mean()).relu())  # last of a class
+    # below the class body
+
+
+# about Net
+class Net(nn.Module):
+    def __init__(self, d=16):
+        super().__init__()
+        self.h = nn.ModuleList([  # list
+            B(d)  # element
+            for _ in range(4)])  # layers
+        # end of init
+
+    def forward(self, x):
+        for b in self.h:
+            x = b(x)  # last of a loop
+            # below loop
+        # before return
+        return x  # the end
+        # below the end
+
+
+# end of file
+'''
 
 
 class Json(Case):

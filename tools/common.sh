@@ -9,7 +9,7 @@ INSTALL=1
 for arg in "$@"; do [ "$arg" = "--no-install" ] && INSTALL=0; done
 
 DEBIAN_PACKAGES=(build-essential cmake ninja-build ccache git python3 python3-venv python3-pip libyaml-cpp-dev libfmt-dev catch2 libcli11-dev
-  nlohmann-json3-dev libkainjow-mustache-dev libtomlplusplus-dev libclang-19-dev llvm-19-dev libgloo-dev)
+  nlohmann-json3-dev libkainjow-mustache-dev libtomlplusplus-dev libclang-19-dev llvm-19-dev libgloo-dev libmimalloc-dev)
 # The versions that the figures in docs/measured.md were taken with.
 PYTHON_PACKAGES=(torch==2.15.0 numpy pyyaml safetensors pybind11 ninja pytest-lsp ruff==0.17.6 clang-format==14.0.6)
 

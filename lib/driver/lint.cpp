@@ -10,6 +10,7 @@
 #include "lint/report.h"
 #include "lint/suppress.h"
 #include "support/files.h"
+#include "support/word_search.h"
 #include "support/yaml.h"
 
 namespace shardwright::driver {
@@ -56,7 +57,8 @@ class NotingFileSystem final : public python::FileSystem {
   std::vector<std::string> list(const std::string& path) const override { return below_.list(path); }
   support::Expected<std::string> read(const std::string& path) const override {
     auto text = below_.read(path);
-    if (text && text->find("shardwright:") != std::string::npos) {
+    static const support::WordSearch kOurs{"shardwright:"};
+    if (text && kOurs.in(*text)) {
       const std::lock_guard lock(mutex_);
       noted_.emplace(path, *text);
     }

@@ -142,7 +142,7 @@ void In::asked(const Value& module) {
 }
 
 void In::state_read(Obj* owner, std::string_view name, const Value& value) {
-  if (init_phase || owner->late) return;
+  if (tensors_only || init_phase || owner->late) return;
   if (!value.is(Kind::Function) && !value.is(Kind::Native) && !value.is(Kind::Class))
     impl_->first_read.emplace(std::pair<const Obj*, std::string>(owner, name), clock());
   const bool container = (value.is(Kind::List) || value.is(Kind::Dict) || value.is(Kind::Set)) && !value.obj()->late;

@@ -11,6 +11,10 @@ namespace shardwright::eval {
 void register_torch(Interpreter&, std::shared_ptr<const rules::Database> rules = nullptr, const Watch& = {},
                     const std::vector<std::string>& rules_dirs = {});
 
+/// Another run by an interpreter that register_torch has seen, with the modules as they are: they are imported, and what their top levels
+/// made stays valid (tensors of earlier runs are constants now). The trace is empty but for these, nothing else of earlier runs counts.
+void start_over(Interpreter&, const Watch&);
+
 /// A tensor for an input of forward: Tensor::origin Input, named, appended to Trace::tensors.
 Value make_input(Interpreter&, const std::string& name, const InputSpec&);
 

@@ -4,6 +4,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "lint/scripts.h"
 #include "lint/syntax_help.h"
 #include "program/visit.h"
 #include "support/word_search.h"
@@ -71,14 +72,35 @@ std::unordered_set<std::string> parallel_names(const program::Module& m, std::un
   return out;
 }
 
+/// A class of the top level that could be relevant for its collectives.
+bool class_with_collective(std::string_view text) {
+  static const support::WordSearch kCollectives{"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce"};
+  for (std::size_t at = text.starts_with("class ") ? 0 : text.find("\nclass "); at != std::string_view::npos;) {
+    const std::size_t next = text.find("\nclass ", at + 1);
+    const auto part = text.substr(at, next == std::string_view::npos ? next : next - at);
+    if (part.find("forward") != std::string_view::npos && kCollectives.in(part) && has_collective(words(part))) return true;
+    at = next;
+  }
+  return false;
+}
+
 }  // namespace
 
 bool worth_reading(std::string_view text) {
-  static const support::WordSearch kParallel{"megatron", "torch.distributed", "shardwright",    "fairscale",
-                                             "vllm",     "tensor_parallel",   "ParallelLinear", "PipelineTensorShapeConfig",
-                                             "_stage0",  "_stage1",           "_stage2",        "DistributedFuser",
-                                             "--local",  "pretrain",          "forward_step"};
-  return kParallel.in(text) || text.find("_REGISTRY = ") != std::string_view::npos;
+  // Long words: the shortest decides how far the search may skip.
+  static const support::WordSearch kAny{"megatron",         "torch.distributed", "shardwright",
+                                        "fairscale",        "from vllm",         "import vllm",
+                                        "tensor_parallel",  "ParallelLinear",    "PipelineTensorShapeConfig",
+                                        "_stage0",          "_stage1",           "_stage2",
+                                        "DistributedFuser", "--local_rank",      "--local-rank",
+                                        "pretrain(",        "forward_step",      "_REGISTRY = "};
+  static const support::WordSearch kMore{"megatron",     "shardwright",     "fairscale",      "from vllm",
+                                         "import vllm",  "tensor_parallel", "ParallelLinear", "PipelineTensorShapeConfig",
+                                         "_stage0",      "_stage1",         "_stage2",        "DistributedFuser",
+                                         "--local_rank", "--local-rank",    "pretrain(",      "forward_step",
+                                         "_REGISTRY = "};
+  if (!kAny.in(text)) return false;
+  return kMore.in(text) || communicates(text) || trains(text) || class_with_collective(text);
 }
 
 std::vector<Class> relevant_classes(const std::vector<const program::Module*>& modules, const support::SourceManager& sources) {

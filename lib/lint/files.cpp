@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <set>
+#include <unordered_set>
 
 #include "support/files.h"
 
@@ -11,35 +12,45 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string key(const std::string& path) {
-  if (!path.empty() && path[0] == '/') return support::normal_path(path);
+std::string working_folder() {
   std::error_code ec;
-  return support::normal_path(support::join_path(fs::current_path(ec).string(), path));
+  return fs::current_path(ec).string();
 }
 
-bool entered(const std::string& folder, const std::string& name, const python::FileSystem& files) {
+std::string key(const std::string& path, const std::string& working = working_folder()) {
+  return support::normal_path(!path.empty() && path[0] == '/' ? path : support::join_path(working, path));
+}
+
+bool entered(const std::string& name) {
   static const std::set<std::string, std::less<>> kNever = {"__pycache__", "node_modules", "site-packages"};
-  if (name.empty() || name[0] == '.' || kNever.count(name) || name.ends_with(".egg-info")) return false;
-  return !files.is_file(support::join_path(folder, "pyvenv.cfg"));
+  return !name.empty() && name[0] != '.' && !kNever.count(name) && !name.ends_with(".egg-info");
 }
 
-void search(const std::string& folder, std::string_view ending, std::vector<std::string>& out) {
+std::string in_folder(const std::string& folder, const std::string& name) {
+  return folder == "." ? name : support::join_path(folder, name);
+}
+
+/// `below`: not a folder that was asked for; a virtual environment is left out then.
+void search(const std::string& folder, bool below, Listed& out) {
   // One pass of directory entries: asking the file system for each name's kind costs more than everything else here.
   std::error_code ec;
-  std::vector<std::string> folders;
+  std::vector<std::string> folders, python, shell;
   for (fs::directory_iterator it(folder, fs::directory_options::skip_permission_denied, ec), end; !ec && it != end; it.increment(ec)) {
     std::string name = it->path().filename().string();
     std::error_code kind;
     if (it->is_directory(kind)) {
-      if (!it->is_symlink(kind)) folders.push_back(std::move(name));
-    } else if (name.size() > ending.size() && name.ends_with(ending) && it->is_regular_file(kind)) {
-      out.push_back(support::normal_path(support::join_path(folder, name)));
+      if (entered(name) && !it->is_symlink(kind)) folders.push_back(std::move(name));
+    } else if (below && name == "pyvenv.cfg") {
+      return;
+    } else if (auto* list = name.size() > 3 && name.ends_with(".py") ? &python
+                   : name.size() > 3 && name.ends_with(".sh")        ? &shell
+                                                                     : nullptr) {
+      if (it->is_regular_file(kind)) list->push_back(in_folder(folder, name));
     }
   }
-  for (const auto& name : folders) {
-    const std::string path = support::join_path(folder, name);
-    if (entered(path, name, disk())) search(path, ending, out);
-  }
+  out.python.insert(out.python.end(), python.begin(), python.end());
+  out.shell.insert(out.shell.end(), shell.begin(), shell.end());
+  for (const auto& name : folders) search(in_folder(folder, name), true, out);
 }
 
 }  // namespace
@@ -62,32 +73,28 @@ const python::FileSystem& disk() {
   return files;
 }
 
-support::Expected<std::vector<std::string>> python_files(const std::vector<std::string>& paths, const python::FileSystem& files) {
-  std::vector<std::string> out;
+support::Expected<Listed> list_files(const std::vector<std::string>& paths, const python::FileSystem& files) {
+  Listed out;
   for (const auto& path : paths) {
     if (files.is_directory(path)) {
       std::error_code ec;
       if (fs::directory_iterator it(path, ec); ec)
         return support::failure("cannot list '" + path + "': " + ec.message() + "; a folder that can be read is expected", {}, "input");
-      search(path, ".py", out);
-    } else if (files.is_file(path)) out.push_back(path);
+      search(support::normal_path(path), false, out);
+    } else if (files.is_file(path)) out.python.push_back(path);
     else
       return support::failure("'" + path + "': there is no such file or folder; expected Python files, or folders that hold some", {},
                               "input");
   }
   // "a/b.py" and "./a/b.py" are one file: the first spelling stays.
-  std::set<std::string> seen;
-  std::erase_if(out, [&](const std::string& p) { return !seen.insert(key(p)).second; });
-  std::sort(out.begin(), out.end());
-  return out;
-}
-
-std::vector<std::string> shell_files(const std::vector<std::string>& paths, const python::FileSystem& files) {
-  std::vector<std::string> out;
-  for (const auto& path : paths)
-    if (files.is_directory(path)) search(path, ".sh", out);
-  std::sort(out.begin(), out.end());
-  out.erase(std::unique(out.begin(), out.end()), out.end());
+  if (paths.size() > 1) {
+    std::unordered_set<std::string> seen;
+    const std::string working = working_folder();
+    std::erase_if(out.python, [&](const std::string& p) { return !seen.insert(key(p, working)).second; });
+  }
+  std::sort(out.python.begin(), out.python.end());
+  std::sort(out.shell.begin(), out.shell.end());
+  out.shell.erase(std::unique(out.shell.begin(), out.shell.end()), out.shell.end());
   return out;
 }
 

@@ -30,12 +30,14 @@ class OverlayFileSystem final : public python::FileSystem {
 /// The disk, for requests without a file system of their own.
 const python::FileSystem& disk();
 
-/// The Python files of `paths`, sorted and without doubles: files as they are named, folders searched for *.py without hidden
+struct Listed {
+  std::vector<std::string> python;
+  std::vector<std::string> shell;  ///< of folders only
+};
+
+/// The Python files of `paths`, sorted and without doubles: files as they are named, folders searched for *.py (and *.sh) without hidden
 /// folders, __pycache__, virtual environments (a pyvenv.cfg in them), build results of packaging and links to folders. The path of a
 /// file is its folder's as given, plus what is below it. An error names a path that does not exist.
-support::Expected<std::vector<std::string>> python_files(const std::vector<std::string>& paths, const python::FileSystem& files);
-
-/// The same for *.sh, in folders only.
-std::vector<std::string> shell_files(const std::vector<std::string>& paths, const python::FileSystem& files);
+support::Expected<Listed> list_files(const std::vector<std::string>& paths, const python::FileSystem& files);
 
 }  // namespace shardwright::lint

@@ -1,6 +1,7 @@
 #include "lint/lint.h"
 
 #include <algorithm>
+#include <unordered_map>
 
 #include "lint/cache.h"
 #include "lint/checks/check.h"
@@ -12,6 +13,7 @@
 #include "python/parse.h"
 #include "support/files.h"
 #include "support/parallel.h"
+#include "support/word_search.h"
 
 namespace shardwright::lint {
 
@@ -20,19 +22,26 @@ namespace {
 /// What a look at a file's text says of it, before anything is parsed.
 enum class Look : char { Nothing, Parallel, Styles, Unread };
 
-std::vector<Look> look(const std::vector<std::string>& paths, const python::FileSystem& files) {
-  std::vector<Look> out(paths.size(), Look::Nothing);
+struct Seen {
+  Look look = Look::Nothing;
+  std::vector<std::string> classes;
+};
+
+std::vector<Seen> look(const std::vector<std::string>& paths, const python::FileSystem& files) {
+  static const support::WordSearch kStyles{"style="};
+  std::vector<Seen> out(paths.size());
   constexpr std::size_t kPiece = 32;
   const std::size_t pieces = (paths.size() + kPiece - 1) / kPiece;
   support::parallel(pieces, support::workers_for(pieces), [&](std::size_t piece, std::size_t) {
     for (std::size_t i = piece * kPiece; i < std::min(paths.size(), (piece + 1) * kPiece); ++i) {
       auto text = files.read(paths[i]);
       if (!text) {
-        out[i] = Look::Unread;
+        out[i].look = Look::Unread;
         continue;
       }
-      if (worth_reading(*text)) out[i] = Look::Parallel;
-      else if (text->find("style=") != std::string::npos) out[i] = Look::Styles;
+      if (worth_reading(*text)) out[i].look = Look::Parallel;
+      else if (kStyles.in(*text)) out[i].look = Look::Styles;
+      out[i].classes = classes_in(*text);
     }
   });
   return out;
@@ -165,13 +174,13 @@ class Moved {
 /// Files that cannot be read, and those that were named and are no Python although nothing else in them is of interest: in folders,
 /// parsing what names no parallel library would be most of the time.
 support::Expected<std::vector<support::Diagnostic>> unreadable(const Request& request, const std::vector<std::string>& paths,
-                                                               const std::vector<Look>& looks, const python::FileSystem& files,
+                                                               const std::vector<Seen>& looks, const python::FileSystem& files,
                                                                support::SourceManager& sources) {
   std::vector<support::Diagnostic> out;
   const std::set<std::string> named(request.paths.begin(), request.paths.end());
   for (std::size_t i = 0; i < paths.size(); ++i) {
     const bool asked_for = named.count(paths[i]) > 0;
-    if (looks[i] == Look::Parallel || (looks[i] != Look::Unread && !asked_for)) continue;
+    if (looks[i].look == Look::Parallel || (looks[i].look != Look::Unread && !asked_for)) continue;
     auto text = files.read(paths[i]);
     if (!text && asked_for) return text.error();
     const auto file = sources.add(paths[i], text ? *text : "");
@@ -194,14 +203,19 @@ support::Expected<std::vector<support::Diagnostic>> unreadable(const Request& re
 support::Expected<std::vector<support::Diagnostic>> check(const Request& request, support::SourceManager& sources,
                                                           const rules::Database& rules) {
   const python::FileSystem& files = request.files ? *request.files : disk();
-  auto paths = python_files(request.paths, files);
-  if (!paths) return paths.error();
-  const auto looks = look(*paths, files);
-  auto unread = unreadable(request, *paths, looks, files, sources);
+  auto listed = list_files(request.paths, files);
+  if (!listed) return listed.error();
+  const auto& paths = listed->python;
+  const auto looks = look(paths, files);
+  auto unread = unreadable(request, paths, looks, files, sources);
   if (!unread) return unread.error();
-  std::map<std::string, Look> by_path;
-  for (std::size_t i = 0; i < paths->size(); ++i) by_path.emplace((*paths)[i], looks[i]);
-  auto trees = separate(*paths, files);
+  std::unordered_map<std::string, Look> by_path;
+  ClassFiles by_class;
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    by_path.emplace(paths[i], looks[i].look);
+    by_class.add(paths[i], looks[i].classes);
+  }
+  auto trees = separate(paths, files);
   if (trees.empty()) trees.emplace_back();
   std::vector<Work> work(trees.size());
   for (std::size_t t = 0; t < trees.size(); ++t)
@@ -209,7 +223,7 @@ support::Expected<std::vector<support::Diagnostic>> check(const Request& request
       if (by_path[path] == Look::Parallel) work[t].parallel.push_back(path);
       if (by_path[path] == Look::Styles) work[t].with_styles.push_back(path);
     }
-  for (const auto& path : shell_files(request.paths, files))
+  for (const auto& path : listed->shell)
     if (auto text = files.read(path); text && text->find("parallel") != std::string::npos)
       work[tree_of(path, trees)].scripts.push_back(path);
   std::vector<std::size_t> order;  // trees with something in them, the largest first: it must not begin last
@@ -223,7 +237,6 @@ support::Expected<std::vector<support::Diagnostic>> check(const Request& request
   std::vector<std::shared_ptr<python::Syntax>> syntax;
   for (auto& o : others) syntax.push_back(std::make_shared<python::Syntax>(o, true));
   syntax.push_back(std::make_shared<python::Syntax>(sources, true));
-  ClassFiles by_class(*paths, files);
   const ClassesNamed class_files = [&](const std::string& name) -> const std::vector<std::string>& { return by_class.of(name); };
   struct Result {
     std::size_t worker = 0;

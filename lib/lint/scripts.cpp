@@ -88,6 +88,26 @@ Group group_of(const Script& f, const Expr* call) {
   return Group::Other;
 }
 
+/// Can a function with this text have a collective that only some ranks reach? Holds every word that the conditions below are known by.
+bool may_hang(std::string_view text) {
+  static const support::WordSearch kCollectives{"all_reduce", "all_gather", "reduce_scatter", "broadcast",
+                                                "barrier",    "all_to_all", "reduce("};
+  static const support::WordSearch kConditions{
+      "pipeline",   "pp_rank",        "pp_group",        "is_last_stage", "is_first_stage", "tp_rank", "model_parallel_rank",
+      "get_rank()", "global_rank ==", "is_main_process", "is_rank_zero",  "rank == 0"};
+  return kCollectives.in(text) && kConditions.in(text);
+}
+
+bool mirrored(std::string_view text) {
+  return contains(text, {"1 - rank", "rank ^ 1", "1 ^ rank", "1 - get_rank", "1 - self.rank", "1 - dist.get_rank()"});
+}
+
+/// Can a function with this text send wrongly?
+bool may_send(std::string_view text) {
+  return contains(text, {"send("}) &&
+      (mirrored(text) || contains(text, {"transpose", "permute", "swapaxes", "movedim", ".t()", ".T", ".mT"}));
+}
+
 bool asks_stage(std::string_view condition) {
   return contains(
       condition,
@@ -102,9 +122,7 @@ bool asks_rank(std::string_view condition) {
 
 /// SW115 / SW215: a collective that some ranks of its group never reach.
 void conditional_collectives(const Script& f) {
-  static const support::WordSearch kCollectives{"all_reduce", "all_gather", "reduce_scatter", "broadcast",
-                                                "barrier",    "all_to_all", "reduce("};
-  for (const Function* fn : functions(f.module, f.sources, kCollectives)) {
+  for (const Function* fn : functions(f.module, f.sources, may_hang)) {
     const auto all = placed(*fn);
     for (const auto& at : all)
       calls_of(at.stmt, [&](const Expr* call) {
@@ -159,15 +177,13 @@ void conditional_collectives(const Script& f) {
 
 /// SW215: both neighbours send first.
 void sends_first(const Script& f) {
-  static const support::WordSearch kSends{"send("};
-  for (const Function* fn : functions(f.module, f.sources, kSends)) {
+  for (const Function* fn : functions(f.module, f.sources, may_send)) {
     const Expr* sent = nullptr;
     std::string peer;
     bool symmetric = false;
     for (const auto& at : placed(*fn)) {
       if (at.stmt->kind == StmtKind::Assign && at.stmt->targets.size() == 1 && at.stmt->targets[0]->kind == ExprKind::Name) {
-        const auto v = f.of(at.stmt->value);
-        if (contains(v, {"1 - rank", "rank ^ 1", "1 ^ rank", "1 - get_rank", "1 - self.rank", "1 - dist.get_rank()"})) {
+        if (mirrored(f.of(at.stmt->value))) {
           symmetric = true;
           peer = at.stmt->targets[0]->text;
         }
@@ -199,8 +215,7 @@ void strided_sends(const Script& f) {
     if (e->kind == ExprKind::Call) return contains(callee(e), {"transpose", "permute", "swapaxes", "movedim"}) || callee(e) == "t";
     return e->kind == ExprKind::Attribute && (e->text == "T" || e->text == "mT");
   };
-  static const support::WordSearch kSends{"send("};
-  for (const Function* fn : functions(f.module, f.sources, kSends)) {
+  for (const Function* fn : functions(f.module, f.sources, may_send)) {
     std::vector<std::string> views;
     for (const auto& at : placed(*fn)) {
       if (at.stmt->kind == StmtKind::Assign && at.stmt->targets.size() == 1 && at.stmt->targets[0]->kind == ExprKind::Name) {
@@ -257,12 +272,25 @@ void loss_off_the_last_stage(const Script& f) {
   }
 }
 
+/// Expressions of the top level and of functions whose text holds one of the words.
+void walk_where(const Script& f, const support::WordSearch& words, const std::function<bool(const Expr*)>& visit) {
+  program::walk(f.module.body, [&](const Stmt* s) {
+    if (s->kind == StmtKind::FunctionDef && !words.in(f.sources.text(s->range))) return false;
+    program::for_each_expr(s, [&](const Expr* e) { program::walk(e, visit); });
+    return true;
+  });
+}
+
+bool may_clip(std::string_view text) {
+  return contains(text, {"clip_grad_norm_"}) &&
+      contains(text, {"tensor_model_parallel", "tensor_parallel", "parallel_state", "model_parallel"});
+}
+
 /// SW121: the gradient norm of one rank's parameters.
 void local_clipping(const Script& f) {
-  if (!contains(f.text, {"clip_grad_norm_"}) ||
-      !contains(f.text, {"tensor_model_parallel", "tensor_parallel", "parallel_state", "model_parallel"}))
-    return;
-  program::walk_exprs(f.module.body, [&](const Expr* e) {
+  if (!may_clip(f.text)) return;
+  static const support::WordSearch kClips{"clip_grad_norm_"};
+  walk_where(f, kClips, [&](const Expr* e) {
     if (e->kind != ExprKind::Call || !contains(callee(e), {"clip_grad_norm_"}) || callee(e) != "clip_grad_norm_") return true;
     const Expr* c = e->kids[0];
     const bool torchs = c->kind == ExprKind::Attribute
@@ -280,7 +308,8 @@ void local_clipping(const Script& f) {
 /// SW309: torchrun passes the local rank in the environment.
 void local_rank_argument(const Script& f) {
   if (!contains(f.text, {"--local"}) || contains(f.text, {"LOCAL_RANK"})) return;
-  program::walk_exprs(f.module.body, [&](const Expr* e) {
+  static const support::WordSearch kOptions{"add_argument"};
+  walk_where(f, kOptions, [&](const Expr* e) {
     if (e->kind != ExprKind::Call || callee(e) != "add_argument") return true;
     for (const auto& a : e->args)
       if (a.value && a.value->kind == ExprKind::String && (a.value->text == "--local_rank" || a.value->text == "--local-rank")) {
@@ -302,6 +331,25 @@ void local_rank_argument(const Script& f) {
 }
 
 }  // namespace
+
+bool communicates(std::string_view text) {
+  if (may_clip(text) || (contains(text, {".item("}) && contains(text, {"pipeline"}))) return true;
+  // Function by function: a collective here and a question for the rank there are no fault.
+  const auto faulty = [](std::string_view part) { return may_hang(part) || may_send(part); };
+  const auto each = [](std::string_view all, std::string_view separator, const std::function<bool(std::string_view)>& any) {
+    for (std::size_t at = 0; at < all.size();) {
+      const std::size_t end = std::min(all.find(separator, at + 1), all.size());
+      if (any(all.substr(at, end - at))) return true;
+      at = end;
+    }
+    return false;
+  };
+  return faulty(text) && each(text, "\ndef ", [&](std::string_view top) {
+           return faulty(top) && each(top, "\nclass ", [&](std::string_view block) {
+                    return faulty(block) && (!block.starts_with("\nclass ") || each(block, "\n    def ", faulty));
+                  });
+         });
+}
 
 void check_scripts(const program::Module& m, const support::SourceManager& sources, Found& findings) {
   if (m.file < 0) return;

@@ -30,6 +30,13 @@ struct Session::Guess {
   std::map<int, std::int64_t> settled;  ///< sizes that a run asked for
 };
 
+/// An interpreter with the modules that it has imported.
+struct Session::Evaluator {
+  model::Trace trace;
+  eval::Interpreter in;
+  Evaluator(support::SourceManager& sources, eval::PythonSource& loader) : in(sources, loader, trace) {}
+};
+
 struct Session::Attempt {
   bool built = false, done = false, again = false;
   bool whole_defaults = false;  ///< the constructor has defaults that another attempt would make up
@@ -55,6 +62,8 @@ Session::Session(const Request& request, const Tree& tree, ClassesNamed class_fi
     for (const auto& path : *more) loader_->loader().resolver().add_search_path(path);
 }
 
+Session::~Session() = default;
+
 const program::Module* Session::load(const std::string& path) {
   auto m = loader_->loader().load_file(path);
   if (m) loaded_.push_back(*m);
@@ -63,7 +72,14 @@ const program::Module* Session::load(const std::string& path) {
 
 void Session::wiring(const std::vector<Registry>& registries, const std::vector<const program::Module*>& asking) {
   check_wiring(
-      registries, asking, [&](const std::string& dotted) { return loader_->load(dotted); }, sources_, findings_);
+      registries, asking, [&](const std::string& dotted) { return loader_->load(dotted); },
+      [&](const std::string& dotted, std::string_view name) {
+        auto& resolver = loader_->loader().resolver();
+        const auto& at = resolver.find(dotted);
+        const auto text = at.kind == python::ModuleLocation::Source ? resolver.files().read(at.path) : support::Expected<std::string>("");
+        return text && syntax::contains(*text, {name, "from . import", "from .. import", "from ... import"});
+      },
+      sources_, findings_);
 }
 
 void Session::run_script(support::FileId script) {
@@ -95,6 +111,17 @@ std::vector<std::int64_t> shape_of_rank(std::size_t rank, std::int64_t width) {
   }
 }
 
+/// Something that cannot be a module of torch's, by the names of its bases.
+bool may_be_module(const program::ClassDef& c, const support::SourceManager& sources) {
+  return std::any_of(c.bases.begin(), c.bases.end(), [&](const program::Argument& b) {
+    if (!b.keyword.empty()) return false;
+    if (!b.value) return true;
+    const auto text = sources.text(b.value->range);
+    return text != "object" && text != "ABC" && text != "abc.ABC" && text != "Protocol" && text != "torch.autograd.Function" &&
+        text != "autograd.Function";
+  });
+}
+
 bool has(const std::string& text, std::initializer_list<const char*> words) {
   return std::any_of(words.begin(), words.end(), [&](const char* w) { return text.find(w) != std::string::npos; });
 }
@@ -102,6 +129,7 @@ bool has(const std::string& text, std::initializer_list<const char*> words) {
 }  // namespace
 
 bool Session::run_class(const Class& c, Facts* facts, bool quiet) {
+  if (!may_be_module(*c.def, sources_)) return false;
   const std::size_t mark = findings_.mark();
   const bool ranks = sources_.text(c.def->range).find("rank") != std::string_view::npos;
   bool made_defaults_too = true;
@@ -199,8 +227,21 @@ bool Session::attempt(const Class& c, std::vector<Guess>& inputs, const Given& g
   const bool made_defaults = given_to_it.made_defaults;
   eval::Coroutine co(
       [&] {
-        model::Trace trace;
-        eval::Interpreter in(sources_, *loader_, trace);
+        // Modules stay imported from one run to the next, unless a run was broken off in the middle of one.
+        std::unique_ptr<Evaluator> evaluator;
+        if (given_to_it.rank == 0) evaluator = std::move(evaluator_);
+        const bool again = evaluator != nullptr;
+        if (!again) evaluator = std::make_unique<Evaluator>(sources_, *loader_);
+        struct Keep {
+          std::unique_ptr<Evaluator>&from, &to;
+          bool whole;
+          ~Keep() {
+            constexpr std::size_t kTensors = 10'000;  // those of earlier runs stay: a new start is cheaper then
+            if (whole && from->trace.tensors.size() < kTensors) to = std::move(from);
+          }
+        } keep{evaluator, evaluator_, given_to_it.rank == 0};
+        model::Trace& trace = evaluator->trace;
+        eval::Interpreter& in = evaluator->in;
         Propagator watcher(sources_, findings_, tp_);
         in.max_steps = request_.max_steps;
         in.tensors_only = true;
@@ -211,8 +252,13 @@ bool Session::attempt(const Class& c, std::vector<Guess>& inputs, const Given& g
         frame.env = &env;
         frame.name = "lint";
         try {
-          eval::register_torch(in, rules_, watch);
+          if (again) eval::start_over(in, watch);
+          else eval::register_torch(in, rules_, watch);
           auto& domain = eval::torch::domain(in);
+          struct Unwatched {
+            eval::torch::Domain& domain;
+            ~Unwatched() { domain.observer = nullptr; }
+          } unwatched{domain};
           if (in.modules.sources.count(c.module->name)) return;  // the described library itself
           eval::ModuleObj* module = in.import(c.module->name);
           if (!module) return;
@@ -368,7 +414,7 @@ bool Session::attempt(const Class& c, std::vector<Guess>& inputs, const Given& g
           if (summary.kind == model::Binding::Tensor && watcher.any_sharded(watcher.place(summary.tensor)))
             out.facts.sharded_output = watcher.describe(summary.tensor);
           for (const auto& m : trace.calls)
-            if (m.end > 0)
+            if (m.end > 0 && m.module >= 0)
               for (const auto* def : trace.module(m.module).mro)
                 if (method(*def, "forward")) {
                   out.covered.push_back(def);
@@ -377,7 +423,10 @@ bool Session::attempt(const Class& c, std::vector<Guess>& inputs, const Given& g
         } catch (eval::PyError& e) {
           out.error = in.describe(e);
           if (!e.trace.empty()) out.error_at = e.trace[0].first;
-        } catch (eval::Abort& a) { out.error = a.message; }
+        } catch (eval::Abort& a) {
+          out.error = a.message;
+          keep.whole = false;
+        }
       },
       256u << 20);
   co.resume();

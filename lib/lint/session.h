@@ -24,6 +24,7 @@ class Session {
  public:
   /// One tree of the request's files. `syntax` may serve several sessions of a thread, one after the other.
   Session(const Request&, const Tree&, ClassesNamed, std::shared_ptr<python::Syntax> syntax, const rules::Database&, Found&);
+  ~Session();
   /// Parses a file; nullptr when it cannot be read.
   const program::Module* load(const std::string& path);
   void run(const std::vector<Class>& classes);
@@ -37,6 +38,7 @@ class Session {
  private:
   struct Guess;
   struct Attempt;
+  struct Evaluator;
   struct Given {
     int rank = 0;
     bool made_defaults = false;
@@ -82,6 +84,7 @@ class Session {
   std::map<const program::ClassDef*, Facts> stage_facts_;  ///< of stages that ran on what the one before them returned
   std::vector<const program::Module*> loaded_;             ///< by load()
   const ClassesNamed class_files_;
+  std::unique_ptr<Evaluator> evaluator_;                                             ///< between runs of rank 0
   const program::Module* planned_for_ = nullptr;                                     ///< a stage whose model runs now
   std::map<std::string, std::map<std::string, std::vector<std::int64_t>>> planned_;  ///< by folder
   int tp_;

@@ -58,11 +58,11 @@ std::vector<const program::Function*> functions(const program::Module& m) {
 }
 
 std::vector<const program::Function*> functions(const program::Module& m, const support::SourceManager& sources,
-                                                const support::WordSearch& words) {
+                                                const std::function<bool(std::string_view)>& worth) {
   std::vector<const program::Function*> out;
   program::walk(m.body, [&](const Stmt* s) {
     if (s->kind != StmtKind::FunctionDef) return true;
-    if (!words.in(sources.text(s->range))) return false;
+    if (!worth(sources.text(s->range))) return false;
     out.push_back(s->function);
     return true;
   });

@@ -24,9 +24,13 @@ const program::Expr* argument(const program::Expr* call, std::string_view keywor
 void calls_of(const program::Stmt* s, const std::function<void(const program::Expr*)>& visit);
 /// Every function of a module, methods included.
 std::vector<const program::Function*> functions(const program::Module& m);
-/// Those whose text holds one of the words; others are not read (Function::later).
+/// Those whose text is worth reading; the bodies of others are not (Function::later).
 std::vector<const program::Function*> functions(const program::Module& m, const support::SourceManager& sources,
-                                                const support::WordSearch& words);
+                                                const std::function<bool(std::string_view)>& worth);
+inline std::vector<const program::Function*> functions(const program::Module& m, const support::SourceManager& sources,
+                                                       const support::WordSearch& words) {
+  return functions(m, sources, [&](std::string_view text) { return words.in(text); });
+}
 /// A class of a module's top level.
 const program::ClassDef* class_in(const program::Module& m, const std::string& name);
 /// `class Name`, without the bases.

@@ -76,10 +76,20 @@ void guarded_next(const program::Module& m, const support::SourceManager& source
   });
 }
 
+/// `return output, partial(…)`?
+bool may_bind(std::string_view text) {
+  for (std::size_t at = text.find("partial("); at != std::string_view::npos; at = text.find("partial(", at + 1)) {
+    std::size_t before = at;
+    if (text.substr(0, before).ends_with("functools.")) before -= 10;
+    while (before > 0 && (text[before - 1] == ' ' || text[before - 1] == '\n' || text[before - 1] == '\\')) --before;
+    if (before > 0 && text[before - 1] == ',') return true;
+  }
+  return false;
+}
+
 /// SW305: partial(loss, output) binds the prediction where the label belongs.
 void bound_output(const program::Module& m, const support::SourceManager& sources, Found& found) {
-  static const support::WordSearch kPartial{"partial("};
-  for (const Function* f : functions(m, sources, kPartial))
+  for (const Function* f : functions(m, sources, may_bind))
     for (const auto* r : returns(*f)) {
       if (r->kind != ExprKind::Tuple || r->kids.size() != 2 || callee(r->kids[1]) != "partial" || r->kids[0]->kind != ExprKind::Name)
         continue;
@@ -93,11 +103,15 @@ void bound_output(const program::Module& m, const support::SourceManager& source
     }
 }
 
+bool may_be_unconverted(std::string_view text) {
+  return contains(text, {"from_numpy", "as_tensor", "torch.tensor"}) && contains(text, {"model("}) &&
+      contains(text, {"float64", "np.double", ".double()", "float16", ".half()"}) &&
+      !contains(text, {"set_default_dtype", "model.double()", "model.half()", "autocast", "bfloat16"});
+}
+
 /// SW304: double or half precision that reaches the model as it was read.
 void unconverted_inputs(const program::Module& m, const support::SourceManager& sources, std::string_view text, Found& found) {
-  if (!contains(text, {"from_numpy", "as_tensor", "torch.tensor"}) ||
-      contains(text, {"set_default_dtype", "model.double()", "model.half()", "autocast", "bfloat16"}))
-    return;
+  if (!may_be_unconverted(text)) return;
   auto other_type = [&](const Expr* e) {
     const auto t = sources.text(e->range);
     return contains(t, {"float64", "np.double", ".double()", "float16", ".half()"}) && contains(t, {"from_numpy", "tensor("}) &&
@@ -185,6 +199,8 @@ void mask_without_default(const program::Module& m, std::string_view text, Found
 }
 
 }  // namespace
+
+bool trains(std::string_view text) { return may_bind(text) || may_be_unconverted(text); }
 
 void check_training(const program::Module& m, const support::SourceManager& sources, Found& found) {
   if (m.file < 0) return;

@@ -39,20 +39,6 @@ class Roots {
   std::unordered_map<std::string, std::pair<std::string, std::string>> known_;
 };
 
-/// Classes at line starts of a text.
-void classes_of(const std::string& text, const std::string& path, std::map<std::string, std::vector<std::string>>& out) {
-  for (std::size_t at = 0; at != std::string::npos;) {
-    if (text.compare(at, 6, "class ") == 0) {
-      std::size_t end = at + 6;
-      while (end < text.size() && (std::isalnum(static_cast<unsigned char>(text[end])) || text[end] == '_')) ++end;
-      auto& files = out[text.substr(at + 6, end - at - 6)];
-      if (files.empty() || files.back() != path) files.push_back(path);
-    }
-    at = text.find('\n', at);
-    if (at != std::string::npos) ++at;
-  }
-}
-
 }  // namespace
 
 std::pair<std::string, std::string> root_of(const std::string& file, const python::FileSystem& files) {
@@ -98,12 +84,28 @@ std::vector<Tree> separate(const std::vector<std::string>& paths, const python::
   return out;
 }
 
-const std::vector<std::string>& ClassFiles::of(const std::string& name) {
+std::vector<std::string> classes_in(std::string_view text) {
+  std::vector<std::string> out;
+  for (std::size_t at = text.starts_with("class ") ? 0 : text.find("\nclass "); at != std::string_view::npos;
+       at = text.find("\nclass ", at)) {
+    at += text[at] == '\n' ? 7 : 6;
+    std::size_t end = at;
+    while (end < text.size() && (std::isalnum(static_cast<unsigned char>(text[end])) || text[end] == '_')) ++end;
+    out.emplace_back(text.substr(at, end - at));
+    at = end;
+  }
+  return out;
+}
+
+void ClassFiles::add(const std::string& path, const std::vector<std::string>& classes) {
+  for (const auto& c : classes) {
+    auto& files = by_class_[c];
+    if (files.empty() || files.back() != path) files.push_back(path);
+  }
+}
+
+const std::vector<std::string>& ClassFiles::of(const std::string& name) const {
   static const std::vector<std::string> none;
-  std::call_once(read_, [&] {
-    for (const auto& path : paths_)
-      if (auto text = files_.read(path)) classes_of(*text, path, by_class_);
-  });
   const auto at = by_class_.find(name);
   return at == by_class_.end() ? none : at->second;
 }

@@ -4,9 +4,10 @@
 #include <cstddef>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <set>
 #include <string>
+#include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "python/resolve.h"
@@ -28,17 +29,17 @@ std::vector<Tree> separate(const std::vector<std::string>& files, const python::
 /// Files that define a class of this name.
 using ClassesNamed = std::function<const std::vector<std::string>&(const std::string&)>;
 
-/// Files by the classes that they define at the start of a line. Read when first asked, by whichever thread asks.
+/// Classes that a text defines at the start of a line.
+std::vector<std::string> classes_in(std::string_view text);
+
+/// Files by the classes that they define, in the order in which they are added.
 class ClassFiles {
  public:
-  ClassFiles(const std::vector<std::string>& paths, const python::FileSystem& files) : paths_(paths), files_(files) {}
-  const std::vector<std::string>& of(const std::string& name);
+  void add(const std::string& path, const std::vector<std::string>& classes);
+  const std::vector<std::string>& of(const std::string& name) const;
 
  private:
-  const std::vector<std::string>& paths_;
-  const python::FileSystem& files_;
-  std::once_flag read_;
-  std::map<std::string, std::vector<std::string>> by_class_;
+  std::unordered_map<std::string, std::vector<std::string>> by_class_;
 };
 
 }  // namespace shardwright::lint

@@ -70,6 +70,7 @@ std::string imported_module(const Module& m, const Stmt& s) {
 struct Wiring {
   const std::vector<Registry>& all;
   const std::function<const Module*(const std::string&)>& load;
+  const std::function<bool(const std::string&, std::string_view)>& mentions;
   const support::SourceManager& sources;
   Found& found;
   const support::WordSearch asks;  ///< names of wrappers
@@ -233,6 +234,7 @@ struct Wiring {
     for (const auto* s : r.module->body) {
       if (s->kind != StmtKind::ImportFrom) continue;
       const std::string name = imported_module(*r.module, *s);
+      if (!mentions(name, r.module->name.substr(r.module->name.rfind('.') + 1))) continue;
       const Module* other = load(name);
       if (!other || other == r.module) continue;
       for (const auto* back : other->body)
@@ -343,10 +345,12 @@ bool asks_unknown_style(const std::string& text, const std::vector<Registry>& al
 }
 
 void check_wiring(const std::vector<Registry>& all, const std::vector<const Module*>& asking,
-                  const std::function<const Module*(const std::string&)>& load, const support::SourceManager& sources, Found& found) {
+                  const std::function<const Module*(const std::string&)>& load,
+                  const std::function<bool(const std::string&, std::string_view)>& mentions, const support::SourceManager& sources,
+                  Found& found) {
   std::vector<std::string> asks{"a wrapper of no registry"};
   for (const auto& r : all) asks.insert(asks.end(), r.wrappers.begin(), r.wrappers.end());
-  const Wiring w{all, load, sources, found, support::WordSearch(std::move(asks))};
+  const Wiring w{all, load, mentions, sources, found, support::WordSearch(std::move(asks))};
   for (const auto& r : all) {
     w.entries_of(r);
     w.circles_of(r);

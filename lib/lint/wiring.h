@@ -32,8 +32,10 @@ std::vector<Registry> registries(const std::vector<const program::Module*>&, con
 /// Does a text ask a wrapper for a style that no registry has? A cheap look, before the file is parsed.
 bool asks_unknown_style(const std::string& text, const std::vector<Registry>&);
 
-/// SW401 to SW404. `load`: a module by its dotted name, nullptr when it is not found. `asking`: parsed files that use wrappers.
+/// SW401 to SW404. `load`: a module by its dotted name, nullptr when it is not found; `mentions`: does its text name this? `asking`: parsed
+/// files that use wrappers.
 void check_wiring(const std::vector<Registry>&, const std::vector<const program::Module*>& asking,
-                  const std::function<const program::Module*(const std::string&)>& load, const support::SourceManager&, Found&);
+                  const std::function<const program::Module*(const std::string&)>& load,
+                  const std::function<bool(const std::string&, std::string_view)>& mentions, const support::SourceManager&, Found&);
 
 }  // namespace shardwright::lint

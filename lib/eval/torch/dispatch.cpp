@@ -323,7 +323,7 @@ void Domain::note_constants(const Call& c, std::size_t first) {
   static const std::set<std::string_view> sizes{"groups",      "num_groups", "normalized_shape", "size",    "shape",
                                                 "num_classes", "dtype",      "requires_grad",    "training"};
   static const std::set<std::string_view> fills{"fill_value", "low", "high", "diagonal", "mean", "std", "data", "base", "value"};
-  if (in.trace.ops.size() == first) return;
+  if (in.tensors_only || in.trace.ops.size() == first) return;
   std::string all;
   bool written = false;
   for (std::size_t o = first; o < in.trace.ops.size(); ++o) {

@@ -21,6 +21,10 @@
 #include "model/trace.h"
 #include "rules/rules.h"
 
+namespace shardwright::eval {
+struct Watch;
+}
+
 namespace shardwright::eval::torch {
 
 using model::DType;
@@ -245,6 +249,7 @@ void register_namespace(Domain& d);     ///< torch, torch.nn.functional, dtypes,
 void register_module_class(Domain& d);  ///< torch.nn.Module, Parameter
 void register_einops(Domain& d);
 void register_parallel(Domain& d);                              ///< _shardwright: what descriptions of parallel layers are made of
+void watch_by(Domain& d, const Watch& watch);                   ///< sets the observer and the ranks that descriptions see
 void register_sources(Domain& d, std::string_view folder);      ///< rules/<folder>**.py
 void register_user_sources(Domain& d, const std::string& dir);  ///< dir/layers/**.py
 

@@ -245,6 +245,7 @@ void adopt_inputs(Domain& d) {
 Value module_call(Domain& d, CallInfo& info) {
   Interpreter& in = d.in;
   InstanceObj* m = instance(in, info.args.at(0));
+  if (m->module_id < 0) add_module_entry(d, m, nullptr);  // of an earlier run (start_over)
   if (!in.init_phase && d.module_stack.empty()) adopt_inputs(d);
   Value forward = in.getattr(m, "forward", info.call);
   CallInfo rest;
@@ -603,7 +604,8 @@ void label(Domain& d, InstanceObj* m, const std::string& fqn, std::vector<char>&
       }
     }
     for (const auto& e : table(in, m, "_modules")->entries)
-      if (e.alive && is_module(d, e.value)) entry.children.emplace_back(in.to_str(e.key), e.value.as<InstanceObj>()->module_id);
+      if (e.alive && is_module(d, e.value) && e.value.as<InstanceObj>()->module_id >= 0)  // not one of an earlier run (start_over)
+        entry.children.emplace_back(in.to_str(e.key), e.value.as<InstanceObj>()->module_id);
   }
   const auto children = in.trace.modules[id].children;
   for (const auto& [name, child] : children) {

@@ -2,6 +2,7 @@
 #include <filesystem>
 #include <sstream>
 
+#include "eval/impl.h"
 #include "eval/torch/domain.h"
 #include "eval/torch_link.h"
 #include "rules/embedded.h"
@@ -53,6 +54,13 @@ void register_sources(Domain& d, std::string_view folder) {
   }
 }
 
+void watch_by(Domain& d, const Watch& watch) {
+  d.observer = watch.observer;
+  if (watch.observer) watch.observer->attach(d.in.trace);
+  d.parallel.tp = watch.tp;
+  d.parallel.rank = watch.rank;
+}
+
 }  // namespace torch
 
 void register_torch(Interpreter& in, std::shared_ptr<const rules::Database> database, const Watch& watch,
@@ -74,14 +82,43 @@ void register_torch(Interpreter& in, std::shared_ptr<const rules::Database> data
   torch::register_module_class(*owned);
   torch::register_einops(*owned);
   torch::register_parallel(*owned);
-  owned->observer = watch.observer;
-  if (watch.observer) watch.observer->attach(in.trace);
-  owned->parallel.tp = watch.tp;
-  owned->parallel.rank = watch.rank;
+  torch::watch_by(*owned, watch);
   torch::register_sources(*owned, "layers/");
   torch::register_sources(*owned, "written/");
   if (watch.parallel_libraries) torch::register_sources(*owned, "parallel/");
   for (const std::string& dir : rules_dirs) torch::register_user_sources(*owned, dir);
+}
+
+void start_over(Interpreter& in, const Watch& watch) {
+  auto& d = torch::domain(in);
+  // Modules of the last run are plain objects now, should something still hold them.
+  for (InstanceObj* m : d.instances)
+    if (m) m->module_id = -1;
+  d.instances.clear();
+  model::Trace kept;
+  kept.syms = std::move(in.trace.syms);
+  kept.tensors = std::move(in.trace.tensors);
+  for (model::Tensor& t : kept.tensors) {
+    t.producer = -1;
+    t.origin = model::Origin::Constant;
+    t.requires_grad = t.from_input = t.from_parameter = false;
+  }
+  in.trace = std::move(kept);
+  d.module_stack.clear();
+  d.custom_functions.clear();
+  d.grad_enabled = true;
+  d.default_dtype = model::DType::F32;
+  torch::watch_by(d, watch);
+  Interpreter::Impl& i = *in.impl();
+  i.steps = 0;
+  i.ret = {};
+  i.making_error = i.import_guard = false;
+  i.generators.clear();
+  i.changed.clear();
+  i.first_read.clear();
+  i.contents.clear();
+  i.noted.clear();
+  in.init_phase = true;
 }
 
 }  // namespace shardwright::eval

@@ -249,6 +249,13 @@ Flow In::Impl::branch_unknown(const Stmt* s, const Value& cond, Env* env) {
   std::string why = "depends on a condition that is not known: " +
       (cond.is_unknown() ? cond.as<UnknownObj>()->why : std::string("truth of ") + in.type_of(cond)->name);
   in.note_incomplete(s->value->range, why);
+  // A function that calls itself under such conditions would run for every combination of their answers.
+  constexpr std::ptrdiff_t kDeepest = 8;
+  if (const auto* f = frame(); f && f->function &&
+      std::count_if(in.stack_.begin(), in.stack_.end(), [&](const ActiveFrame* g) { return g->function == f->function; }) > kDeepest) {
+    ret = in.unknown(why, s->value->range);
+    return Flow::Return;
+  }
   NameMap start = env->vars;
   Value ret1, ret2;
   Flow f1 = Flow::Next, f2 = Flow::Next;

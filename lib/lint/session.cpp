@@ -425,6 +425,7 @@ bool Session::attempt(const Class& c, std::vector<Guess>& inputs, const Given& g
           if (!e.trace.empty()) out.error_at = e.trace[0].first;
         } catch (eval::Abort& a) {
           out.error = a.message;
+          out.error_at = a.where;
           keep.whole = false;
         }
       },

@@ -133,8 +133,8 @@ int run(Options& o) {
     add(outcome->baselined.size(), "in the baseline");
     add(hidden, "for information (-v shows them)");
     const auto nothing_there = [&] {
-      const auto python = lint::python_files(request->what.paths, lint::disk());
-      return python && python->empty() && lint::shell_files(request->what.paths, lint::disk()).empty();
+      const auto listed = lint::list_files(request->what.paths, lint::disk());
+      return listed && listed->python.empty() && listed->shell.empty();
     };
     if (findings.empty() && nothing_there()) said("there is no Python file in what was named: nothing was looked at");
     else if (findings.empty()) said("no findings" + (more.empty() ? "" : "; " + more));

@@ -139,23 +139,25 @@ void In::Impl::index_statement(ModuleObj* m, const Stmt* s, bool type_checking) 
 void In::Impl::index_module(ModuleObj* m) {
   m->demand = std::make_shared<ModuleObj::Demand>();
   for (const Stmt* s : m->source->body) index_statement(m, s, false);
-  // A call on its own line of a function that assigns globals fills these.
-  std::unordered_map<std::string, std::vector<std::string>> sets;
-  for (const Stmt* s : m->source->body)
-    if (s->kind == StmtKind::FunctionDef)
-      for (const Stmt* k : s->function->body)
-        if (k->kind == StmtKind::Global) sets[s->function->name].insert(sets[s->function->name].end(), k->names.begin(), k->names.end());
-  if (sets.empty()) return;
+  // A call on its own line of a function that assigns globals fills these. The bodies of other functions are not read for it.
+  std::unordered_map<std::string, std::vector<std::size_t>> calls;
   for (std::size_t u = 0; u < m->demand->units.size(); ++u) {
     const Stmt* s = m->demand->units[u].stmt;
-    if (s->kind != StmtKind::Expression || !s->value || s->value->kind != ExprKind::Call || s->value->kids[0]->kind != ExprKind::Name)
-      continue;
-    auto it = sets.find(s->value->kids[0]->text);
-    if (it == sets.end()) continue;
-    for (const auto& n : it->second) {
-      auto& l = m->demand->by_name[n];
-      l.insert(std::upper_bound(l.begin(), l.end(), u), u);
-    }
+    if (s->kind == StmtKind::Expression && s->value && s->value->kind == ExprKind::Call && s->value->kids[0]->kind == ExprKind::Name)
+      calls[s->value->kids[0]->text].push_back(u);
+  }
+  if (calls.empty()) return;
+  for (const Stmt* s : m->source->body) {
+    if (s->kind != StmtKind::FunctionDef) continue;
+    const auto at = calls.find(s->function->name);
+    if (at == calls.end()) continue;
+    for (const Stmt* k : s->function->body)
+      if (k->kind == StmtKind::Global)
+        for (const auto& n : k->names)
+          for (const std::size_t u : at->second) {
+            auto& l = m->demand->by_name[n];
+            l.insert(std::upper_bound(l.begin(), l.end(), u), u);
+          }
   }
 }
 

@@ -73,6 +73,8 @@ std::vector<support::Diagnostic> check_tree(const Request& request, const Tree& 
   Session session(request, tree, class_files, syntax, rules, findings);
   std::vector<const program::Module*> modules;
   std::set<support::FileId> looked_at;
+  constexpr std::size_t kMany = 16;  // a thread costs about what a small file does
+  if (work.parallel.size() >= kMany) session.read_ahead(work.parallel);
   for (const auto& path : work.parallel)
     if (const auto* m = session.load(path)) {
       modules.push_back(m);

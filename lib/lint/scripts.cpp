@@ -20,6 +20,8 @@ using namespace syntax;
 
 namespace {
 
+constexpr std::string_view kImported = "from torch.distributed import";
+
 struct Script {
   const program::Module& module;
   const support::SourceManager& sources;
@@ -89,13 +91,15 @@ Group group_of(const Script& f, const Expr* call) {
 }
 
 /// Can a function with this text have a collective that only some ranks reach? Holds every word that the conditions below are known by.
-bool may_hang(std::string_view text) {
+/// `imported`: names may be torch.distributed's without saying so.
+bool may_hang(std::string_view text, bool imported) {
   static const support::WordSearch kCollectives{"all_reduce", "all_gather", "reduce_scatter", "broadcast",
                                                 "barrier",    "all_to_all", "reduce("};
   static const support::WordSearch kConditions{
-      "pipeline",   "pp_rank",        "pp_group",        "is_last_stage", "is_first_stage", "tp_rank", "model_parallel_rank",
-      "get_rank()", "global_rank ==", "is_main_process", "is_rank_zero",  "rank == 0"};
-  return kCollectives.in(text) && kConditions.in(text);
+      "pipeline_model_parallel_rank", "is_pipeline", "pp_rank",        "pp_group",        "is_last_stage", "is_first_stage", "tp_rank",
+      "model_parallel_rank",          "get_rank()",  "global_rank ==", "is_main_process", "is_rank_zero",  "rank == 0"};
+  const bool asks = kConditions.in(text) || (contains(text, {"group"}) && contains(text, {"pipeline"}));
+  return asks && kCollectives.in(text) && (imported || contains(text, {"dist.", "distributed.", "c10d."}));
 }
 
 bool mirrored(std::string_view text) {
@@ -122,7 +126,7 @@ bool asks_rank(std::string_view condition) {
 
 /// SW115 / SW215: a collective that some ranks of its group never reach.
 void conditional_collectives(const Script& f) {
-  for (const Function* fn : functions(f.module, f.sources, may_hang)) {
+  for (const Function* fn : functions(f.module, f.sources, [&](std::string_view t) { return may_hang(t, f.from_distributed); })) {
     const auto all = placed(*fn);
     for (const auto& at : all)
       calls_of(at.stmt, [&](const Expr* call) {
@@ -335,7 +339,8 @@ void local_rank_argument(const Script& f) {
 bool communicates(std::string_view text) {
   if (may_clip(text) || (contains(text, {".item("}) && contains(text, {"pipeline"}))) return true;
   // Function by function: a collective here and a question for the rank there are no fault.
-  const auto faulty = [](std::string_view part) { return may_hang(part) || may_send(part); };
+  const bool imported = contains(text, {kImported});
+  const auto faulty = [&](std::string_view part) { return may_hang(part, imported) || may_send(part); };
   const auto each = [](std::string_view all, std::string_view separator, const std::function<bool(std::string_view)>& any) {
     for (std::size_t at = 0; at < all.size();) {
       const std::size_t end = std::min(all.find(separator, at + 1), all.size());
@@ -354,7 +359,7 @@ bool communicates(std::string_view text) {
 void check_scripts(const program::Module& m, const support::SourceManager& sources, Found& findings) {
   if (m.file < 0) return;
   const std::string_view text = sources.file(m.file).text;
-  const Script f{m, sources, findings, text, contains(text, {"from torch.distributed import"})};
+  const Script f{m, sources, findings, text, contains(text, {kImported})};
   conditional_collectives(f);
   sends_first(f);
   strided_sends(f);

@@ -25,6 +25,8 @@ class Session {
   /// One tree of the request's files. `syntax` may serve several sessions of a thread, one after the other.
   Session(const Request&, const Tree&, ClassesNamed, std::shared_ptr<python::Syntax> syntax, const rules::Database&, Found&);
   ~Session();
+  /// Reads files that load() will be asked for, on all cores.
+  void read_ahead(const std::vector<std::string>& paths) { loader_->loader().read_ahead(paths); }
   /// Parses a file; nullptr when it cannot be read.
   const program::Module* load(const std::string& path);
   void run(const std::vector<Class>& classes);

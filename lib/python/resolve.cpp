@@ -218,32 +218,47 @@ void Loader::adopt(program::Module* module) {
   order_.push_back(module);
 }
 
-support::Expected<program::Module*> Loader::load_file(const std::string& given) {
-  const std::string path = support::normal_path(given);
-  auto text = files_.read(path);
-  if (!text) return text.error();
-  std::string folder = parent_path(path);
-  const bool is_package = support::stem(path) == "__init__";
-  std::string name = is_package ? "" : support::stem(path);
-  const std::string package_folder = folder;
-  while (!folder.empty() && folder != "." && folder != "/" && files_.is_file(join_path(folder, "__init__.py"))) {
-    const std::size_t slash = folder.find_last_of('/');
-    const std::string part = slash == std::string::npos ? folder : folder.substr(slash + 1);
-    name = name.empty() ? part : part + "." + name;
-    folder = slash == std::string::npos ? "" : parent_path(folder);
+Loader::File Loader::file_of(const std::string& given) const {
+  File f;
+  f.path = support::normal_path(given);
+  f.root = parent_path(f.path);
+  f.is_package = support::stem(f.path) == "__init__";
+  f.name = f.is_package ? "" : support::stem(f.path);
+  while (!f.root.empty() && f.root != "." && f.root != "/" && files_.is_file(join_path(f.root, "__init__.py"))) {
+    const std::size_t slash = f.root.find_last_of('/');
+    const std::string part = slash == std::string::npos ? f.root : f.root.substr(slash + 1);
+    f.name = f.name.empty() ? part : part + "." + f.name;
+    f.root = slash == std::string::npos ? "" : parent_path(f.root);
   }
-  if (name.empty()) name = "__init__";
-  resolver_.add_search_path(folder, true);
-  if (const auto it = modules_.find(name); it != modules_.end() && it->second && it->second->file >= 0) {
-    if (support::normal_path(syntax_.sources().file(it->second->file).path) == path) return it->second;
+  if (f.name.empty()) f.name = "__init__";
+  return f;
+}
+
+void Loader::read_ahead(const std::vector<std::string>& paths) {
+  std::vector<Syntax::Text> texts;
+  for (const auto& path : paths)
+    if (auto text = files_.read(support::normal_path(path))) {
+      const File f = file_of(path);
+      texts.push_back({f.name, f.path, std::move(*text), f.is_package});
+    }
+  syntax_.read_ahead(std::move(texts));
+}
+
+support::Expected<program::Module*> Loader::load_file(const std::string& given) {
+  auto text = files_.read(support::normal_path(given));
+  if (!text) return text.error();
+  const File f = file_of(given);
+  resolver_.add_search_path(f.root, true);
+  if (const auto it = modules_.find(f.name); it != modules_.end() && it->second && it->second->file >= 0) {
+    if (support::normal_path(syntax_.sources().file(it->second->file).path) == f.path) return it->second;
   }
   ModuleLocation here;
   here.kind = ModuleLocation::Source;
-  here.name = name;
-  here.path = path;
-  if (is_package) here.folders = {package_folder};
+  here.name = f.name;
+  here.path = f.path;
+  if (f.is_package) here.folders = {parent_path(f.path)};
   resolver_.set(here);
-  return parse_text(name, path, *text, is_package);
+  return parse_text(f.name, f.path, *text, f.is_package);
 }
 
 }  // namespace shardwright::python

@@ -105,6 +105,9 @@ class Loader {
   /// an __init__.py, else its stem; the folder of that top becomes the first search path, as Python does for a script.
   support::Expected<program::Module*> load_file(const std::string& path);
 
+  /// Reads files that will be loaded by their paths on all cores.
+  void read_ahead(const std::vector<std::string>& paths);
+
   /// Makes a module that another front end read the one of its name.
   void adopt(program::Module* module);
 
@@ -113,6 +116,12 @@ class Loader {
   Resolver& resolver() { return resolver_; }
 
  private:
+  struct File {
+    std::string path, name;
+    std::string root;  ///< the folder that the name starts from
+    bool is_package = false;
+  };
+  File file_of(const std::string& given) const;
   program::Module* parse_text(const std::string& name, const std::string& path, std::string_view text, bool is_package);
   Syntax& syntax_;
   const FileSystem& files_;

@@ -1,9 +1,11 @@
 // Parsed files, shared: a model is traced several times in one run (at another batch size, the generated stages), and reading the
 // text is most of what a trace costs.
 #pragma once
+#include <deque>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
 #include "program/program.h"
 #include "support/diagnostic.h"
@@ -23,6 +25,12 @@ class Syntax {
   /// said to `diagnostics` each time.
   program::Module* parse(const std::string& name, const std::string& path, std::string_view text, bool is_package,
                          support::Diagnostics& diagnostics);
+  /// Reads these on all cores, so that parse() has them at hand.
+  struct Text {
+    std::string name, path, text;
+    bool is_package = false;
+  };
+  void read_ahead(std::vector<Text> texts);
   /// A package without a file of its own.
   program::Module* empty(const std::string& name);
   support::SourceManager& sources() const { return sources_; }
@@ -34,7 +42,9 @@ class Syntax {
   };
   support::SourceManager& sources_;
   const bool bodies_later_;
+  static std::string key(const std::string& name, const std::string& path, bool is_package);
   program::Arena arena_;
+  std::deque<program::Arena> ahead_;                ///< one for each thread of read_ahead
   std::unordered_map<std::string, Parsed> parsed_;  // by name, path and kind; a changed text replaces its entry
 };
 

@@ -512,6 +512,8 @@ void Propagator::labelled(const Op& op) {
   Placement base;
   base.entered = entered;
   base.since = since;
+  // A loss over classes of which each rank has its share has no other meaning; a maximum over a share may be combined later.
+  if (maximum && (name == "cross_entropy" || name == "nll_loss")) blocked_cut = true;
   bool ok = !blocked_cut;
   if (blocked_cut && !at_rest(op)) report_whole_needed(op);
   if (ok) ok = partial_operands(op, base);
@@ -615,6 +617,11 @@ bool Propagator::partial_operands(const Op& op, Placement& out) {
       findings_.add(Severity::Error, "SW122", range_of(op),
                     "a product of two partial sums: the product of sums is not the sum of products; reduce first", story());
     return false;
+  }
+  // A number added (an epsilon): the mean of the ranks' means, or the largest of their largest, has it once, as the whole's has.
+  if ((name == "add" || name == "sub" || name == "add_" || name == "sub_") && op.inputs.size() == 1) {
+    out.partial = which;
+    return true;
   }
   if (at_rest(op) || (!is_nonlinear_name(op.name) && part.kind == Partial::Sum)) return false;
   if (part.kind == Partial::Sum) {

@@ -71,6 +71,9 @@ class Propagator final : public eval::Observer {
   /// After a run that worked: gradients that nobody sums, and the rest that needs the whole story.
   void end();
 
+  /// The same, of what only the result tells.
+  void returned(const model::Binding&);
+
   std::vector<Wanted> wanted;  ///< sizes that the run asked for
   bool ranks_guessed = false;  ///< the inputs' numbers of dimensions are guesses
   bool wants_rank = false;     ///< a convolution or embedding met an input of another rank

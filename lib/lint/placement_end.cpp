@@ -1,5 +1,6 @@
 /// What only the whole run shows: parameters whose gradient nobody sums, shares without a mark, collectives for nothing.
 #include <algorithm>
+#include <set>
 
 #include "lint/placement.h"
 
@@ -36,6 +37,31 @@ void Propagator::shard_fan_in() {
                           "): the scale grows with sqrt(tp); initialise from the whole's shape, or use RowParallelLinear",
                       {});
       }
+  }
+}
+
+/// A bias that a layer hands out beside its output (skip_bias_add) and that nobody adds.
+void Propagator::returned(const model::Binding& result) {
+  std::set<TensorId> used;
+  for (TensorId t : model::tensors_of(result)) used.insert(t);
+  for (const Op& op : trace_->ops)
+    if (!at_rest(op))
+      for (const auto& o : op.inputs) used.insert(o.tensor);
+  for (const auto& call : trace_->calls) {
+    if (call.module < 0 || call.end <= 0 || !parallel_layer(call.module)) continue;
+    const auto& made = call.result.items;  // (output, bias)
+    if (made.size() != 2 || made[1].second.kind != model::Binding::Tensor) continue;
+    const TensorId bias = made[1].second.tensor;
+    const auto kept = [&](const model::AttrWrite& w) { return w.value.tensor == bias && w.owner != call.module; };
+    if (used.count(bias) || trace_->escaped.count(bias) || !call.call ||
+        std::any_of(trace_->attr_writes.begin(), trace_->attr_writes.end(), kept))
+      continue;
+    findings_.add(Severity::Warning, "SW124", call.call->range,
+                  layer_name(call.module) +
+                      " hands its bias out beside the output (skip_bias_add), and nothing adds it: the layer computes "
+                      "without a bias and the parameter gets no gradient",
+                  {{argument(call.module, "skip_bias_add"), "asked for here"}});
+    used.insert(bias);
   }
 }
 

@@ -405,6 +405,9 @@ bool Session::attempt(const Class& c, std::vector<Guess>& inputs, const Given& g
           if (request_.values && given_to_it.rank == 0) note_values(trace, watcher);
           eval::finish_model(in, model, true);  // names of modules and parameters
           const auto summary = in.bind_summary(returned);
+          in.tensors_only = false;  // containers in containers, too
+          watcher.returned(in.bind_summary(returned));
+          in.tensors_only = true;
           collect_facts(out.facts, trace, received, summary);
           if (const auto* pair =
                   dynamic_cast<const eval::LayerResultObj*>(returned.is(Kind::Tuple) ? returned.as<eval::SeqObj>() : nullptr)) {

@@ -108,6 +108,17 @@ void Propagator::noticed(const std::string& code, const std::string& text, const
     if (!tensors.empty()) random(tensors[0], site);
     return;
   }
+  if (code == "default_group") {
+    // Where the libraries' groups are at hand, the ranks are more than one tensor-parallel group.
+    if (tensors.empty() || !site.expr || !place(tensors[0]).known || place(tensors[0]).partial < 0) return;
+    if (std::none_of(trace_->modules.begin(), trace_->modules.end(), [&](const auto& m) { return parallel_layer(m.id); })) return;
+    findings_.add(Severity::Warning, "SW115", site.expr->range,
+                  text +
+                      " names no group, so all ranks take part: with data or pipeline parallelism other batches' and other stages' values "
+                      "are summed too; give group=get_tensor_model_parallel_group()",
+                  {});
+    return;
+  }
   if (code.rfind("SW", 0) != 0) return;
   support::Range where = site.expr ? site.expr->range : support::Range{};
   if (module >= 0 && trace_->module(module).construct_call) where = trace_->module(module).construct_call->range;
@@ -115,8 +126,8 @@ void Propagator::noticed(const std::string& code, const std::string& text, const
 }
 
 void Propagator::report_whole_needed(const Op& op) {
-  static const std::set<std::string> norms{"layer_norm", "rms_norm", "normalize", "softmax", "log_softmax",
-                                           "cumsum",     "cumprod",  "topk",      "sort",    "instance_norm"};
+  static const std::set<std::string> norms{"layer_norm", "rms_norm", "normalize", "softmax",       "log_softmax",   "cumsum",
+                                           "cumprod",    "topk",     "sort",      "instance_norm", "cross_entropy", "nll_loss"};
   const std::string name = last_part(op.name);
   if (!norms.count(name) || op.inputs.empty()) return;
   const TensorId x = op.inputs[0].tensor;

@@ -79,6 +79,8 @@ def _is_tp(group):
 
 
 def all_reduce(tensor, op=ReduceOp.SUM, group=None, async_op=False):
+    if group is None:
+        note("default_group", "all_reduce", tensor)
     if _is_tp(group):
         tensor.copy_(region("raw_reduce" if op in (ReduceOp.SUM, ReduceOp.AVG) else "raw_maximum", tensor))
     return Work() if async_op else None

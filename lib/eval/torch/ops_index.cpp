@@ -409,11 +409,24 @@ void Domain::setitem(Interpreter&, const Value& object, const Value& key, const 
         }
       }
       std::size_t j = part.size() - std::min(part.size(), s.size()) + (s.size() > part.size() ? i - (s.size() - part.size()) : i);
-      if (s[i] != 1 && s[i] != part_shape[j])
-        in.raise("RuntimeError",
-                 "The expanded size of the tensor (" + std::to_string(part_shape[j]) + ") must match the existing size (" +
-                     std::to_string(s[i]) + ")",
-                 site_expr);
+      if (s[i] != 1 && s[i] != part_shape[j]) {
+        const std::string message = "The expanded size of the tensor (" + std::to_string(part_shape[j]) +
+            ") must match the existing size (" + std::to_string(s[i]) + ")";
+        if (observer) {
+          Failure f;
+          f.name = b.op.name;
+          f.site = site;
+          f.module = module_stack.empty() ? -1 : module_stack.back();
+          f.operands = {{t, "input", nullptr, false}, {id(v), "value", nullptr, false}};
+          f.message = message;
+          if (!observer->repair(f).empty()) {
+            observer->repaired(f, {});
+            give_up("assignment of another size");
+            return;
+          }
+        }
+        in.raise("RuntimeError", message, site_expr);
+      }
       own.push_back(s[i] == 1 && part_shape[j] != 1 ? -1 : part[j]);
     }
     b.operand(id(v), "value");

@@ -191,7 +191,7 @@ def build_of(binary):
 def stamp(command, binary, when=None):
     when = (when or datetime.datetime.now()).strftime("%Y-%m-%d %H:%M")
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
-    return f"`{command}`, {when}, commit {commit}, {platform.machine()}, {os.cpu_count()} cores; program {build_of(binary)}."
+    return f"`{command}`, {when}, commit {commit}, {platform.machine()}, {os.cpu_count()} cores, load average {os.getloadavg()[1]:.1f}; program {build_of(binary)}."
 
 
 def old_sections():

@@ -109,10 +109,10 @@ void Propagator::noticed(const std::string& code, const std::string& text, const
     return;
   }
   if (code == "default_group") {
-    // Where the libraries' groups are at hand, the ranks are more than one tensor-parallel group.
+    // Where the libraries' groups are at hand, the ranks may be more than one tensor-parallel group; in a run without others it is right.
     if (tensors.empty() || !site.expr || !place(tensors[0]).known || place(tensors[0]).partial < 0) return;
     if (std::none_of(trace_->modules.begin(), trace_->modules.end(), [&](const auto& m) { return parallel_layer(m.id); })) return;
-    findings_.add(Severity::Warning, "SW115", site.expr->range,
+    findings_.add(Severity::Info, "SW115", site.expr->range,
                   text +
                       " names no group, so all ranks take part: with data or pipeline parallelism other batches' and other stages' values "
                       "are summed too; give group=get_tensor_model_parallel_group()",

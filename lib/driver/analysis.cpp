@@ -9,6 +9,7 @@
 
 #include "cxx/load.h"
 #include "driver/directives.h"
+#include "eval/imports.h"
 #include "model/shape.h"
 #include "program/visit.h"
 #include "rules/target.h"
@@ -249,14 +250,8 @@ support::Expected<std::unique_ptr<Analysis>> analyse(const ModelRequest& request
              "): the plan is proven for this size only; a ? behind the sizes that may change (x=f32[2?,8]) says which they are",
          {},
          {}});
-  if (const auto& lost = a.traced->lost; !lost.empty())
-    a.warnings.push_back({support::Severity::Warning,
-                          "analysis",
-                          lost.front().range,
-                          "what forward returns is not known from here on (" + lost.front().why +
-                              "): what is computed with it stays whole on every rank and in one stage",
-                          {},
-                          {}});
+  for (auto& n : eval::not_followed(*a.traced))
+    a.warnings.push_back({support::Severity::Warning, "analysis", n.range, std::move(n.message), {}, {}});
   if (!a.file.job.train)
     if (const auto branches = training_branches(a.traced->trace, sm); !branches.empty())
       a.warnings.push_back({support::Severity::Warning,
@@ -359,6 +354,8 @@ support::Expected<bool> plan_again(Analysis& a, const ModelRequest& request, con
               {{},
                fmt::format("{} place{}: {}", a.refused_cuts[i].second, a.refused_cuts[i].second == 1 ? "" : "s", a.refused_cuts[i].first)});
         d.notes.insert(d.notes.end(), limits.why.begin(), limits.why.end());
+        for (auto& n : eval::missing_imports(t)) d.notes.push_back(std::move(n));
+        for (auto& n : eval::not_followed(*a.traced)) d.notes.push_back(std::move(n));
         return d;
       }
       if (!why.empty()) return support::failure("the stages cannot be written: " + why, {}, "stages");

@@ -105,6 +105,7 @@ support::Expected<ConvertOutcome> convert(const ConvertRequest& request, support
                               request.plan.grid.tp),
                   {}, "fallback");
       for (auto& n : eval::missing_imports(t)) d.notes.push_back(std::move(n));
+      for (auto& n : eval::not_followed(*a.traced)) d.notes.push_back(std::move(n));
       for (const auto& f : plan.fallbacks) d.notes.push_back({{}, f.where + ": " + f.reason});
       for (const auto& f : a.sharding.whole) d.notes.push_back({f.where, f.message});
       return d;

@@ -41,16 +41,21 @@ void register_stdlib(Interpreter& in) {
 }
 
 Range In::here() const {
-  for (auto it = stack_.rbegin(); it != stack_.rend(); ++it)
-    if ((*it)->stmt) return (*it)->stmt->range;
-  return {};
+  Range described;  // inside our own descriptions of a library, where no user's code is above
+  for (auto it = stack_.rbegin(); it != stack_.rend(); ++it) {
+    if (!(*it)->stmt) continue;
+    if (!(*it)->builtin) return (*it)->stmt->range;
+    if (!described.valid()) described = (*it)->stmt->range;
+  }
+  return described;
 }
 
 Value In::unknown(std::string why, const Expr* where) { return unknown(std::move(why), where ? where->range : here()); }
 Value In::unknown(std::string why, Range where) { return make<UnknownObj>(std::move(why), where); }
 
 void In::note_incomplete(Range where, std::string why) {
-  if (!where.valid()) where = here();
+  // Inside our own descriptions it is the user's statement that is named.
+  if (!where.valid() || (!stack_.empty() && stack_.back()->builtin && here().valid())) where = here();
   auto key = (static_cast<std::uint64_t>(static_cast<std::uint32_t>(where.file)) << 32) | where.begin;
   if (!impl_->noted.insert({key, why}).second) return;
   model::ModuleId m = -1;

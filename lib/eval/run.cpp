@@ -50,6 +50,20 @@ std::string import_problem(const std::string& why) {
   return at == std::string::npos ? "" : why.substr(at);
 }
 
+/// The reason at the bottom of one: "call of something that is not followed: 'x.y' is not described" → "'x.y' is not described".
+std::string first_reason(const std::string& why) {
+  for (std::size_t colon = why.find(": "); colon != std::string::npos; colon = why.find(": ", colon + 2)) {
+    const std::string wrapper = why.substr(0, colon);
+    for (const char* w : {"not followed", "unknown value", "unknown condition", "unknown *", "not known"})
+      if (wrapper.find(w) != std::string::npos) return first_reason(why.substr(colon + 2));
+  }
+  return why;
+}
+
+const char* const kLostResult = "what forward returns is not known, so what is computed with it stays whole on every rank and in one stage";
+const char* const kLostLoop =
+    "a loop or call depends on it, and what it makes is missing here: it stays whole on every rank and in one stage";
+
 const char* way_out(const std::string& problem) {
   if (problem.find("circular import") != std::string::npos)
     return "move one of the two imports into the function that needs it, or what both need into a third module";
@@ -402,6 +416,26 @@ std::vector<support::Note> missing_imports(const model::Trace& t) {
       out.push_back(
           {i.range,
            "syntax error in a file that the model imports: `python3 -m py_compile` has to accept it; what stands here is not followed"});
+  }
+  return out;
+}
+
+std::vector<support::Note> not_followed(const Traced& traced) {
+  std::vector<std::pair<std::string, std::string>> reasons;  // the first reason, what it takes away
+  for (const auto& l : traced.lost) reasons.emplace_back(first_reason(l.why), kLostResult);
+  for (const auto& i : traced.trace.incomplete)
+    if (i.why.rfind("loop over an unknown value", 0) == 0 || i.why.rfind("unknown *", 0) == 0)
+      reasons.emplace_back(first_reason(i.why), kLostLoop);
+  std::vector<support::Note> out;
+  std::set<std::string> said;
+  for (const auto& [why, lost] : reasons) {
+    if (!import_problem(why).empty() || !said.insert(why).second) continue;
+    Range where;
+    for (const auto& i : traced.trace.incomplete)
+      if (!where.valid() && first_reason(i.why) == why) where = i.range;
+    for (const auto& l : traced.lost)
+      if (!where.valid() && first_reason(l.why) == why) where = l.range;
+    out.push_back({where, "not followed from here on: " + why + "; " + lost});
   }
   return out;
 }

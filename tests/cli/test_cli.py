@@ -325,6 +325,23 @@ class Convert(Case):
         self.bad("convert", "net.py:Net", *ARGS, *INPUT, "--tp", 7, "-o", "out", says=["nothing in this model can be split over 7", "values of tp that do"])
         self.assertFalse((self.dir / "out").exists())
 
+    def test_options_from_argparse(self):
+        """Options of argparse have their defaults; what is not followed is said by every command, with the first reason."""
+        model = ("import argparse\nimport random\nfrom torch import nn\n\n\ndef options():\n    p = argparse.ArgumentParser()\n    p.add_argument('--depth', type=int, default=%s)\n"
+                 "    return p.parse_known_args()[0]\n\n\nclass Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n        opt = options()\n"
+                 "        self.layers = nn.ModuleList([nn.Linear(16, 16) for _ in range(opt.depth)])\n\n    def forward(self, x):\n        for layer in self.layers:\n"
+                 "            x = layer(x).relu()\n        return x\n")
+        self.write("options.py", model % 4)
+        done = self.good("tree", "options.py:Net", "--input", "x=f32[2,16]")
+        self.assertEqual((done.stderr, done.stdout.count("Linear")), ("", 1))
+        self.assertRegex(done.stdout, r"0–3 \(4×\)")
+        self.good("convert", "options.py:Net", "--input", "x=f32[2,16]", "--tp", 2, "--pp", 2, "-o", "out")
+        self.write("options.py", model % "random.randint(1, 4)")
+        done = self.good("tree", "options.py:Net", "--input", "x=f32[2,16]")
+        self.assertRegex(done.stderr, r"options\.py:\d+:\d+: warning: not followed from here on: a random number; a loop or call depends on it")
+        for grid in (["--tp", 2], ["--pp", 2]):
+            self.bad("convert", "options.py:Net", "--input", "x=f32[2,16]", *grid, "-o", "none", says=[r"note: not followed from here on: a random number"])
+
     def test_stock_layers_without_torch(self):
         """PyTorch's own layers split where its source is not at hand; a stage's class stands behind the one it is derived from."""
         self.write("stock.py", "import torch\nfrom torch import nn\n\n\nclass Mine(nn.TransformerEncoderLayer):\n    def _ff_block(self, x):\n        return super()._ff_block(x) * 2\n\n\n"

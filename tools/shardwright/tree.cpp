@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli.h"
+#include "eval/imports.h"
 
 namespace shardwright::cli {
 namespace {
@@ -37,6 +38,8 @@ int run(Options& o) {
   else if (o.format == "dot") fmt::print("{}", report::to_dot(root, o.depth));
   else fmt::print("{}", report::to_text(root, {o.color == "always" || (o.color == "auto" && ::isatty(1)), o.depth, o.unfolded}));
   warn_missing(t, sm, o);
+  for (auto& n : eval::not_followed(*(*a)->traced))
+    warn({support::Severity::Warning, "analysis", n.range, std::move(n.message), {}, {}}, sm, o);
   for (const auto& i : t.incomplete) {
     if (!o.verbose) break;
     warn({support::Severity::Note, "incomplete", i.range, i.why, {}, {}}, sm, o);

@@ -82,6 +82,29 @@ TEST_CASE("math, re, os, json, warnings, logging, inspect") {
         "['a/b', 'd', True, {'a': [1, 2.5, None]}, '{\"a\": 1}', ['a', 'b'], ('a/b', '.py')]");
 }
 
+TEST_CASE("argparse: defaults, given lists, namespaces") {
+  const std::string parser =
+      "import argparse\np = argparse.ArgumentParser()\np.add_argument('data', nargs='?', default='x')\ng = p.add_argument_group('model')\n"
+      "g.add_argument('--mlp-dim', default='16', type=int)\ng.add_argument('-d', '--depth', type=int, default=2)\n"
+      "p.add_argument('--no-bias', dest='bias', action='store_false')\np.add_argument('--norm', action='store_true')\n"
+      "p.add_argument('--widths', nargs='+', type=int, default=[3])\np.add_argument('--drop', action=argparse.BooleanOptionalAction, "
+      "default=True)\n"
+      "p.add_argument('-v', action='count', default=0)\np.set_defaults(lr=0.5)\n";
+  const std::string all = "[a.data, a.mlp_dim, a.depth, a.bias, a.norm, a.widths, a.drop, a.v, a.lr]";
+  CHECK(run(parser + "a = p.parse_args()\nr = " + all) == "['x', 16, 2, True, False, [3], True, 0, 0.5]");
+  CHECK(run(parser +
+            "a, rest = p.parse_known_args(['--other', '-d4', '--mlp-dim=8', '--no-bias', '--norm', '--widths', '1', '2', '--no-drop', "
+            "'-vv', '--', 'y'])\nr = " +
+            all + " + rest") == "['y', 8, 4, False, True, [1, 2], False, 2, 0.5, '--other']");
+  CHECK(run("import argparse\na = argparse.Namespace(n=4, **{'k': 1})\na.z = 2\nr = [vars(a), 'k' in a, 'q' in a, a]") ==
+        "[{'n': 4, 'k': 1, 'z': 2}, True, False, Namespace(n=4, k=1, z=2)]");
+  CHECK(
+      run("import argparse\np = argparse.ArgumentParser()\ns = p.add_subparsers(dest='cmd')\nq = s.add_parser('go')\nq.add_argument('--k', "
+          "type=int, default=1)\na = p.parse_args(['go', '--k', '2'])\nr = [a.cmd, a.k]") == "['go', 2]");
+  CHECK(run("import argparse\np = argparse.ArgumentParser()\np.add_argument('--n', required=True)\nr = p.parse_args().n")
+            .find("'--n' is required on the command line") != std::string::npos);
+}
+
 TEST_CASE("numpy for schedules") {
   CHECK(run("import numpy as np\nr = [np.linspace(0, 0.2, 3).tolist(), np.arange(4)[1:].tolist(), int(np.prod([2, 3, 4])), (np.array([1, "
             "2]) * 2 + 1).tolist(), np.zeros((2, 2)).shape, float(np.sqrt(4)), np.cumsum([1, 2, 3]).tolist(), np.array([[1, 2], [3, "

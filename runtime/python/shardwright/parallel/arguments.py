@@ -141,6 +141,8 @@ def get_args(extra_args_provider=None, args_defaults=None, argv=None):
         for k, v in defaults.items():
             if k not in known:
                 setattr(_args, k, v)
+        if argv is None:
+            del sys.argv[1:]   # read here in full: a model that parses the command line itself gets its defaults, as in the analysis
         _complete(p, _args)
     return _args
 

@@ -294,10 +294,12 @@ def main():
     warnings.filterwarnings("ignore")
     faulthandler.register(signal.SIGUSR1, all_threads=True)   # the launcher asks where a hanging process stands
     torch.set_num_threads(spec["threads"])
-    if sys.argv[2] == "reference":
+    role = sys.argv[2]
+    del sys.argv[1:]   # a model that reads the command line itself finds none, as in the analysis
+    if role == "reference":
         run_reference(spec)
     else:
-        run_rank(spec, int(sys.argv[2]))
+        run_rank(spec, int(role))
 
 
 if __name__ == "__main__":

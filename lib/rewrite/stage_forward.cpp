@@ -163,7 +163,7 @@ class Writer {
   }
 
   std::string signature() const {
-    std::vector<std::string> params{fn_.parameters.empty() ? "self" : fn_.parameters[0].name};
+    std::vector<std::string> params{self_name(&fn_)};
     if (f_.lo->level == 0) {
       for (const auto& name : f_.provided.inputs) {
         const auto* p = parameter(name);

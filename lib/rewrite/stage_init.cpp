@@ -12,8 +12,6 @@ namespace shardwright::rewrite::stage {
 
 namespace {
 
-std::string self_name(const Function* f) { return f->parameters.empty() ? "self" : f->parameters[0].name; }
-
 void for_statements(const Block& b, const std::function<void(const Stmt*)>& visit) {
   program::walk(b, [&](const Stmt* s) {
     visit(s);
@@ -139,6 +137,42 @@ bool InitSlice::reads_dropped(const Function* f, const Stmt* s, std::vector<std:
   return found;
 }
 
+/// May the statement change, as an initialisation does, parameters or modules that the stage holds? `for p in (self.a, self.b): init(p)`
+/// does where one of the two is held.
+bool InitSlice::touches_held(const Function* f, const Stmt* s) const {
+  bool found = false;
+  const auto held = [&](const Expr* top) {
+    program::walk(top, [&](const Expr* e) {
+      if (e->kind != ExprKind::Attribute && e->kind != ExprKind::Subscript) return true;
+      std::vector<std::pair<ModuleId, std::string>> passed;
+      use_.resolve(module_, e, self_name(f), &passed);
+      for (const auto& [m, attr] : passed) {
+        for (const auto& [name, child] : c_.trace.module(m).children)
+          found |= name == attr && child >= 0 && !use_.container(child) && use_.holds(stage_, child);
+        for (const auto& p : c_.trace.module(m).params) found |= p.attr == attr && p.tensor >= 0 && use_.holds(stage_, Named{m, attr});
+      }
+      return true;
+    });
+  };
+  const auto calls = [&](const Expr* top) {
+    program::walk(top, [&](const Expr* e) {
+      if (e->kind == ExprKind::Call) held(e);
+      return true;
+    });
+  };
+  program::walk(Block{const_cast<Stmt*>(s)}, [&](const Stmt* k) {
+    if (k->kind == StmtKind::Assign || k->kind == StmtKind::AnnAssign) {
+      // What is only read cannot change: `n = self.a.width + self.b.width`.
+      if (k->value) calls(k->value);
+    } else if (k->kind == StmtKind::For || k->kind == StmtKind::Expression || k->kind == StmtKind::AugAssign) {
+      if (k->value) held(k->value);
+      for (const Expr* to : k->targets) held(to);
+    }
+    return true;
+  });
+  return found;
+}
+
 /// Does code that stays need something that the statement binds?
 bool InitSlice::needed_later(const Function* f, const Stmt* s) const {
   std::set<const Stmt*> seen;
@@ -207,7 +241,7 @@ bool InitSlice::round() {
         // A condition or a loop over something that is not there goes when nothing inside is needed.
         std::vector<std::pair<ModuleId, std::string>> which;
         if (!reads_dropped(f, s, &which)) return;
-        bool needed = false;
+        bool needed = touches_held(f, s);
         program::walk(Block{const_cast<Stmt*>(s)}, [&](const Stmt* k) {
           if (k != s && simple(k)) needed |= needed_later(f, k);
           if (k->kind == StmtKind::Return || k->kind == StmtKind::Raise) needed |= s->kind != StmtKind::For;
@@ -273,7 +307,7 @@ bool InitSlice::round() {
         return;
       }
       if (!reads) return;
-      if (held == 0 && !needed_later(f, s)) {
+      if (held == 0 && !needed_later(f, s) && !touches_held(f, s)) {
         drop_.insert(s);
         changed = true;
         return;
@@ -291,14 +325,6 @@ bool InitSlice::round() {
     });
   }
   return changed;
-}
-
-/// Does a step make something that is built after all?
-bool InitSlice::makes_late(StepId step) const {
-  const auto [a, b] = c_.facts.attr_writes_between(c_.trace.step(step).begin, c_.trace.step(step).end);
-  for (std::size_t i = a; i < b; ++i)
-    if (late_.count({c_.trace.attr_writes[i].owner, c_.trace.attr_writes[i].name})) return true;
-  return false;
 }
 
 /// Are there modules in `m` that this stage does not hold and that no statement of ours leaves out: copies, and what other functions made?
@@ -319,27 +345,13 @@ bool InitSlice::made_elsewhere(ModuleId m) const {
 
 void InitSlice::rounds() {
   narrow_ = narrow_ || made_elsewhere(module_);
-  for (int i = 0; i < 50 && round(); ++i) {
-    // A thing that must be built after all brings back the statements that make it.
-    std::vector<const Stmt*> back;
-    for (const Stmt* s : drop_)
-      for (const Function* f : functions_)
-        for (const FrameId id : frames_.at(f)) {
-          const auto it = c_.facts.frame(id).by_stmt.find(s);
-          if (it == c_.facts.frame(id).by_stmt.end()) continue;
-          for (const StepId step : it->second)
-            if (makes_late(step)) back.push_back(s);
-        }
-    for (const Stmt* s : back) drop_.erase(s);
-    for (auto it = absent_.begin(); it != absent_.end();) {
-      bool late = false;
-      for (const FrameId id : frames_.at(it->second)) {
-        const auto at = c_.facts.frame(id).by_stmt.find(it->first);
-        if (at == c_.facts.frame(id).by_stmt.end()) continue;
-        for (const StepId step : at->second) late |= makes_late(step);
-      }
-      it = late ? absent_.erase(it) : std::next(it);
-    }
+  for (int i = 0; i < 500; ++i) {
+    const std::size_t built = late_.size();
+    if (!round()) break;
+    if (late_.size() == built) continue;
+    // A thing that is built after all brings back the statements that make it, and those that change it.
+    drop_.clear();
+    absent_.clear();
   }
   // Locals that only dropped statements read go, too, when making them does nothing else.
   for (bool again = true; again;) {
@@ -691,98 +703,6 @@ std::vector<std::string> InitSlice::keep_list() const {
 std::string InitSlice::counter(const void* loop) const {
   const auto it = counters_.find(loop);
   return it == counters_.end() || !used_counters_.count(loop) ? "" : it->second.name;
-}
-
-// ---- text -----------------------------------------------------------------------------------------------------------------------
-
-std::optional<std::string> InitSlice::text(const Function* f, const RenderText& render, Uses& uses) const {
-  if (std::find(functions_.begin(), functions_.end(), f) == functions_.end()) return std::nullopt;
-  std::vector<Edit> edits;
-  if (const auto it = edits_.find(f); it != edits_.end()) edits = it->second;
-  const std::string& file = c_.sources.file(f->def_range.file).text;
-  const Layout& layout = c_.layout(f);
-  auto line_start = [&](std::uint32_t at) {
-    while (at > 0 && file[at - 1] != '\n') --at;
-    return at;
-  };
-  auto line_end = [&](std::uint32_t at) {
-    while (at < file.size() && file[at] != '\n') ++at;
-    return at;
-  };
-  // Which statements go, compound ones with all of their bodies.
-  std::function<bool(const Stmt*)> gone = [&](const Stmt* s) -> bool {
-    if (drop_.count(s)) return true;
-    if (s->kind != StmtKind::If && s->kind != StmtKind::For && s->kind != StmtKind::With) return false;
-    auto all = [&](const Block& b) {
-      return std::all_of(b.begin(), b.end(), [&](const Stmt* k) { return gone(k) || k->kind == StmtKind::Pass; });
-    };
-    auto any = [&](const Block& b) { return std::any_of(b.begin(), b.end(), [&](const Stmt* k) { return gone(k); }); };
-    return all(s->body) && all(s->orelse) && (any(s->body) || any(s->orelse));
-  };
-  std::function<void(const Block&, const Stmt*)> block = [&](const Block& b, const Stmt* parent) {
-    bool empty = !b.empty();
-    for (const Stmt* s : b) empty &= gone(s);
-    for (std::size_t i = 0; i < b.size(); ++i) {
-      const Stmt* s = b[i];
-      if (!gone(s)) {
-        if (s->kind == StmtKind::FunctionDef || s->kind == StmtKind::ClassDef) continue;
-        block(s->body, s);
-        block(s->orelse, s);
-        block(s->finally, s);
-        for (const auto& h : s->handlers) block(h.body, s);
-        continue;
-      }
-      if (empty && i + 1 == b.size()) {
-        edits.push_back({s->range, "pass"});
-        continue;
-      }
-      const std::uint32_t begin = line_start(s->range.begin);
-      const bool alone =
-          file.find_first_not_of(" \t", begin) == s->range.begin && (i + 1 == b.size() || line_end(s->range.end) < b[i + 1]->range.begin);
-      if (!alone) {
-        edits.push_back({s->range, "pass"});
-        continue;
-      }
-      // With the comments above it, but not the blank lines above those.
-      const std::string above = layout.above(s, b, i, parent);
-      const auto text_at = above.find_first_not_of(" \t\r\n");
-      std::uint32_t from = begin;
-      if (text_at != std::string::npos) {
-        const auto first = above.rfind('\n', text_at);
-        from = begin - static_cast<std::uint32_t>(above.size()) + static_cast<std::uint32_t>(first == std::string::npos ? 0 : first + 1);
-      } else if (!above.empty() && i + 1 == b.size()) {
-        from = begin - static_cast<std::uint32_t>(above.size());
-      }
-      // The newline before it goes rather than the one behind: the text of a method ends without one.
-      std::uint32_t to = line_end(s->range.end);
-      if (from > 0) --from;
-      edits.push_back({{s->range.file, from, to}, ""});
-    }
-  };
-  block(f->body, nullptr);
-  std::string tail;
-  const auto& init = c_.trace.module(module_).init_frame;
-  if (narrow_ && init >= 0 && c_.trace.frame(init).function == f) {
-    const auto keep = keep_list();
-    std::vector<std::string> quoted;
-    for (const auto& k : keep) quoted.push_back("\"" + k + "\"");
-    tail = "\n" + std::string(layout.column(f->body.front()), ' ') +
-        fmt::format("drop_unused({}, [{}])", self_name(f), fmt::join(quoted, ", "));
-    uses.drop_unused = true;
-  }
-  if (const auto& described = use_.described(stage_);
-      module_ == 0 && !described.empty() && init >= 0 && c_.trace.frame(init).function == f) {
-    tail += "\n" + std::string(layout.column(f->body.front()), ' ') +
-        fmt::format("attributes_only({}, [\"{}\"])", self_name(f), fmt::join(described, "\", \""));
-    uses.attributes_only = true;
-  }
-  if (edits.empty() && tail.empty()) return std::nullopt;
-  std::uint32_t end = end_with_comments(file, f->def_range);
-  for (const Edit& e : edits) end = std::max(end, e.range.end);
-  std::string out = with_edits({f->def_range.file, f->def_range.begin, end}, edits, render);
-  while (!out.empty() && (out.back() == '\n' || out.back() == ' ')) out.pop_back();
-  if (uses_absent_ && out.find("Absent") != std::string::npos) uses.absent = true;
-  return out + tail;
 }
 
 }  // namespace shardwright::rewrite::stage

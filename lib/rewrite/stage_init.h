@@ -36,13 +36,13 @@ class InitSlice {
   void collect();
   void rounds();
   bool made_elsewhere(model::ModuleId m) const;
-  bool makes_late(StepId step) const;
   bool round();
   void sites();
   void guards();
 
   bool unheld(const model::AttrWrite& w) const;
   bool reads_dropped(const Function* f, const Stmt* s, std::vector<std::pair<ModuleId, std::string>>* which) const;
+  bool touches_held(const Function* f, const Stmt* s) const;
   bool needed_later(const Function* f, const Stmt* s) const;
   bool needed_later(const Function* f, const Stmt* s, std::set<const Stmt*>& seen) const;
   bool dropped(const Stmt* s) const { return drop_.count(s) != 0; }

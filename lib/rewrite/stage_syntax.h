@@ -66,6 +66,8 @@ std::vector<std::string> all_writes(const Stmt* s);
 std::vector<const Expr*> in_evaluation_order(const Expr* e);
 
 bool is_docstring(const Function& f, const Stmt* s);
+/// What a method calls its object.
+inline std::string self_name(const Function* f) { return f->parameters.empty() ? "self" : f->parameters[0].name; }
 /// How often a name stands in a text as a whole word (in comments and strings, too).
 int times_named(const std::string& text, const std::string& name);
 /// Is the variable only a list that things are put into and taken out of: `v = [`, `v.append(`, `v.pop(`, `v[1]` in a return?

@@ -60,9 +60,59 @@ def difference(a, b, largest):
     return (float(gap) / scale if scale > 0 else (0.0 if float(gap) == 0 else math.inf)), ""
 
 
+@dataclasses.dataclass
+class Moments:
+    """What a tensor's start values look like: count, mean, mean of squares and of fourth powers (about the mean), least, largest."""
+    count: int
+    mean: float
+    square: float
+    fourth: float
+    least: float
+    largest: float
+
+    @staticmethod
+    def of(t):
+        t = _wide(t.detach()).abs() if t.is_complex() else _wide(t.detach())
+        if not t.numel():
+            return Moments(0, 0.0, 0.0, 0.0, 0.0, 0.0)
+        mean = float(t.mean())
+        centred = t - mean
+        return Moments(t.numel(), mean, float((centred ** 2).mean()), float((centred ** 4).mean()), float(t.min()), float(t.max()))
+
+    @property
+    def finite(self):
+        return math.isfinite(self.mean)
+
+    @property
+    def std(self):
+        return math.sqrt(self.square)
+
+    def like(self, other):
+        """The same constant; or mean and variance within eight standard errors (semantics §6: another stream, the same distribution)."""
+        if self.least == self.largest or other.least == other.largest:
+            return self.count < 2 or other.count < 2 or (self.least == other.least and self.largest == other.largest)
+        n = min(self.count, other.count)
+        error = math.sqrt(max(2 * max(x.fourth - x.square ** 2, 0.0) / n for x in (self, other)))
+        scale = max(self.square, other.square)
+        return (abs(self.mean - other.mean) <= 8 * math.sqrt(2 * scale / n) + 1e-12 * abs(self.mean)
+                and abs(self.square - other.square) <= 8 * error + 0.02 * scale)
+
+
+def merged_moments(parts):
+    """Of the whole, from those of its slices."""
+    n = sum(p.count for p in parts)
+    if not n:
+        return parts[0]
+    mean = sum(p.count * p.mean for p in parts) / n
+    square = sum(p.count * (p.square + (p.mean - mean) ** 2) for p in parts) / n
+    fourth = sum(p.count * (p.fourth + 6 * p.square * (p.mean - mean) ** 2 + (p.mean - mean) ** 4) for p in parts) / n   # skewness left out
+    return Moments(n, mean, square, fourth, min(p.least for p in parts), max(p.largest for p in parts))
+
+
 class Comparison:
     """Collects rows. `ranks`: what every rank of the grid saved, with its coordinates {tp, pp, dp}."""
 
+    suspects = {}        # start values that look drawn otherwise: {name: (the original's name, Moments)}
     uninitialised = ()   # patterns of parameters that the original's constructor leaves unset (job.verify.reinit)
 
     def __init__(self, reference, ranks, table, options, casts, promote):
@@ -89,6 +139,7 @@ class Comparison:
             self._stage_tensors("parameters", self.reference["parameters"], lambda r: r["tensors"], "")
         self._stage_tensors("buffers", self.reference["buffers"], lambda r: r["tensors"], "")
         self._initial()
+        self.suspects = self._drawn()
         self._start()
         second = self.reference["second"]
         if second:
@@ -110,6 +161,40 @@ class Comparison:
                 else:
                     note = "replicated, but drawn differently by the ranks" if len(values) > 1 else ""
                 self.rows.append(Row("initial", name, math.inf if note else 0.0, note, self.bound))
+
+    def _drawn(self):
+        """Start values as the constructors drew them against the original's: another pipeline stage draws other numbers, of the same
+        distribution. Names whose values are not set, not the same constant, or whose moments are off; the caller looks at the last
+        again at other seeds."""
+        original, suspects, seen = self.reference["moments"], {}, set()
+        for stage in range(self.options.pp):
+            ranks = self.at(pp=stage, dp=0)
+            for name in ranks[0]["moments"]:
+                e = self.table.entry(name, stage)
+                source = self.table.canonical(e.source)
+                a = original.get(source)
+                held_before = source in seen   # a tied copy: training starts with the first stage's values
+                seen.add(source)
+                if a is None or held_before or e.rows or e.replicate_groups or any(re.search(r, name) for r in self.uninitialised):
+                    continue
+                b = merged_moments([r["moments"][name] for r in ranks] if e.shard is not None else [ranks[0]["moments"][name]])
+                where = name + (f" (stage {stage})" if self.options.pp > 1 else "")
+                if not b.finite:
+                    self.rows.append(Row("initial", where, math.inf, "is not initialised", self.bound))
+                elif not a.like(b):
+                    suspects[where] = (source, b)
+                else:
+                    self.rows.append(Row("initial", where, 0.0, "", self.bound))
+        return suspects
+
+    def drawn_otherwise(self, others):
+        """`others`: {name: moments} of the original at other seeds. What none of them is like either is drawn from something else."""
+        for where, (source, b) in self.suspects.items():
+            alike = any(source not in o or o[source].like(b) for o in others)
+            spread = [o[source] for o in [self.reference["moments"], *others] if source in o]
+            varies = any(not x.like(y) for x in spread for y in spread)   # few random numbers decide: nothing can be told
+            note = "" if alike or varies else f"drawn from another distribution: mean {b.mean:.3g}, deviation {b.std:.3g} instead of {spread[0].mean:.3g}, {spread[0].std:.3g}"
+            self.rows.append(Row("initial", where, math.inf if note else 0.0, note, self.bound))
 
     def _alike(self, entry):
         """Are the original's slices equal, too (a table whose rows repeat)?"""
@@ -236,11 +321,14 @@ def summary(rows):
 
 def split_fraction(table, reference, plan):
     """Bytes of parameters held as a strict slice ÷ bytes of the weights in the regions around them: all parameters with two or
-    more dimensions whose module shares its parent with a sharded one, and those that the plan says could have been split."""
+    more dimensions whose module shares its parent with a sharded one, matrices of the block that this parent is in (the attention
+    beside a split MLP), and those that the plan says could have been split."""
     parameters = reference["parameters"]
     sharded = {table.canonical(e.source) for e in table.entries.values() if e.shard is not None and not e.buffer}
     regions = {n.rpartition(".")[0].rpartition(".")[0] for n in sharded}
-    inside = {n for n, t in parameters.items() if n in sharded or (t.dim() >= 2 and n.rpartition(".")[0].rpartition(".")[0] in regions)}
+    blocks = {r.rpartition(".")[0] + "." for r in regions if "." in r}
+    inside = {n for n, t in parameters.items() if n in sharded or (t.dim() >= 2 and n.rpartition(".")[0].rpartition(".")[0] in regions)
+              or (t.dim() == 2 and any(n.startswith(b) for b in blocks))}
     inside |= {n for a in plan.get("axes") or () if a.get("given_up") for n in map(table.canonical, a["parameters"]) if n in parameters and parameters[n].dim() >= 2}
     total = sum(parameters[n].nbytes for n in inside if n in parameters)
     return sum(parameters[n].nbytes for n in sharded if n in parameters) / total if total else 0.0

@@ -1,6 +1,7 @@
 """The job behind a generated package: how to import and build the original, draw inputs, call it, and build its stages."""
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
 import inspect
@@ -13,6 +14,17 @@ import torch
 import yaml
 
 from . import inputs as _inputs
+
+
+@contextlib.contextmanager
+def unset_memory_is_nan():
+    """What a constructor leaves as torch.empty gave it is then seen to be so, in every process alike."""
+    mode, warn = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(mode, warn_only=warn)
 
 
 class JobError(ValueError):
@@ -173,9 +185,10 @@ class Job:
         args = self.data.get("args") or {}
         return eval(f"{self.class_name}({args})", ns) if isinstance(args, str) else self.entry_class(**_tuples(args))
 
-    def build_original(self):
-        torch.manual_seed(self.seed)
-        model = self._evaluate()
+    def build_original(self, seed=None):
+        torch.manual_seed(self.seed if seed is None else seed)
+        with unset_memory_is_nan():
+            model = self._evaluate()
         if not isinstance(model, torch.nn.Module):
             raise JobError(f"job.build gives {type(model).__name__}, not a module")
         return model
@@ -228,7 +241,8 @@ class Job:
         package = self.package()
         torch.manual_seed(self.seed)
         try:
-            return package.build_stage(stage)
+            with unset_memory_is_nan():
+                return package.build_stage(stage)
         except TypeError as error:
             if "missing" not in str(error) or "argument" not in str(error):
                 raise

@@ -11,6 +11,7 @@ import torch
 
 from shardwright.parallel.original import first_names, full_state
 
+from .compare import Moments
 from .job import JobError, StageCaller, StageDone, tensors_of
 from .modes import CastWatch, Promote, Randomness, to_default_dtype
 
@@ -67,6 +68,7 @@ class Original:
         self.model = to_default_dtype(job.build_original()).train(job.train)
         again = dict(to_default_dtype(job.build_original()).named_parameters())   # what the seed does not determine is not compared
         self.initial = {n: p.detach().to("cpu", copy=True) for n, p in self.model.named_parameters() if torch.equal(p, again[n])}
+        self.moments = {n: m for n, t in self.initial.items() if (m := Moments.of(t)).finite}
         del again
         perturb(self.model, job.verify.get("reinit") or ())
         self.model.to(options.device)
@@ -154,6 +156,7 @@ class Original:
             self.model.zero_grad(set_to_none=True)
         result["parameters"] = {n: p.detach().to("cpu", copy=True) for n, p in self.model.named_parameters()}
         result["start"] = self.initial
+        result["moments"] = self.moments
         result["buffers"] = {n: b.detach().to("cpu", copy=True) for n, b in self.model.named_buffers()}
         self.restore()
         result["second"] = None
@@ -190,6 +193,7 @@ class Generated:
         self.table.set_aliases(reference["aliases"])
         self.load = lambda: load_stage(self.stage, self.table, mesh.pp_rank, reference["state"])
         self.initial = self._fingerprints()
+        self.moments = {n: Moments.of(p) for n, p in self.stage.named_parameters()}
         why = start_from_original(self.stage, self.table, job.folder, job.seed)
         if why:
             raise ValueError(f"start values of the original: {why}")
@@ -247,7 +251,7 @@ class Generated:
 
     def run(self, channel):
         from shardwright.parallel import adamw, counting, finalize_gradients, gradient_norm
-        o, result = self.options, {"initial": self.initial, "start": self.start}
+        o, result = self.options, {"initial": self.initial, "moments": self.moments, "start": self.start}
         optimizer = adamw(self.stage, lr=LEARNING_RATE, eps=EPS, weight_decay=WEIGHT_DECAY)
         for step in range(max(1, o.steps)):
             with counting() as payload:

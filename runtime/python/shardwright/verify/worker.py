@@ -150,6 +150,8 @@ def _compare(job, options, original, result, ranks, folder):
     comparison = compare.Comparison(result, ranks, table, options, original.casts, original.promote)
     comparison.uninitialised = tuple(job.verify.get("reinit") or ())
     rows = comparison.run()
+    if comparison.suspects:
+        comparison.drawn_otherwise([{n: compare.Moments.of(p) for n, p in job.build_original(job.seed + k).named_parameters()} for k in (1, 2)])
     if any(r.differs for r in rows):
         comparison.loosen(_one_ulp(original))
     different = [r for r in rows if r.differs]

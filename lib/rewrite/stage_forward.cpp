@@ -37,7 +37,7 @@ class Writer {
     while (!out_.empty() && out_.front() == '\n') out_.erase(0, 1);
     while (!out_.empty() && (out_.back() == '\n' || out_.back() == ' ')) out_.pop_back();
     if (out_.empty()) out_ = std::string(indent_, ' ') + "pass";
-    return head + "\n" + out_;
+    return layout_.as_indented(head + "\n" + out_);
   }
 
  private:
@@ -52,7 +52,7 @@ class Writer {
     if (first == s->range.begin) return first - at;
     const auto* p = index_.place(s);
     if (p && p->index > 0) return column(p->block->front());
-    return first - at + 4;
+    return first - at + layout_.step();
   }
 
   void line(std::size_t col, const std::string& text) { out_ += std::string(col, ' ') + text + "\n"; }
@@ -262,7 +262,7 @@ class Writer {
         comments(p.stmt, delta);
         const Range head = layout_.header_of(p.stmt, p.stmt->body);
         line(static_cast<std::size_t>(col + delta), shift(with_edits(head, edits_of(p.stmt), render_), delta) + layout_.behind(head.end));
-        body_or_pass(p.body, delta, static_cast<std::size_t>(col + delta) + 4);
+        body_or_pass(p.body, delta, static_cast<std::size_t>(col + delta) + layout_.step());
         return;
       }
     }
@@ -333,7 +333,7 @@ class Writer {
   void branch_of(const Block& b, int delta, int col) {
     const std::size_t before = out_.size();
     for (const Stmt* k : b) kept(k, delta);
-    if (out_.size() == before) line(static_cast<std::size_t>(col) + 4, "pass");
+    if (out_.size() == before) line(static_cast<std::size_t>(col) + layout_.step(), "pass");
   }
 
   // ---- a statement that is divided -------------------------------------------------------------------------------------
@@ -455,7 +455,7 @@ class Writer {
       e.push_back({p.stmt->value->outer, "islice(" + it + ", " + range + ")"});
     }
     line(static_cast<std::size_t>(col), shift(with_edits(head, e, render_), delta) + layout_.behind(head.end));
-    body_or_pass(p.body, delta, static_cast<std::size_t>(col) + 4);
+    body_or_pass(p.body, delta, static_cast<std::size_t>(col) + layout_.step());
     if (p.to < 0 && !p.stmt->orelse.empty()) {
       line(static_cast<std::size_t>(col), "else:");
       for (const Stmt* k : p.stmt->orelse) statement(k, delta, with_edits(k->range, edits_of(k), render_));
@@ -472,7 +472,7 @@ class Writer {
     if (p.in_orelse && p.guard_other) {
       comments(s, delta);
       line(at, "if " + condition() + ":");
-      line(at + 4, "raise NotImplementedError(\"this stage was made for calls in which this condition is false\")");
+      line(at + layout_.step(), "raise NotImplementedError(\"this stage was made for calls in which this condition is false\")");
     }
     if (p.in_orelse || !p.header) {
       pieces(p.body, flat);
@@ -483,10 +483,10 @@ class Writer {
     std::string text = with_edits(head, edits_of(s), render_);
     if (text.rfind("elif", 0) == 0) text = text.substr(2);
     line(at, shift(text, delta) + layout_.behind(head.end));
-    body_or_pass(p.body, delta, at + 4);
+    body_or_pass(p.body, delta, at + layout_.step());
     if (p.guard_other) {
       line(at, "else:");
-      line(at + 4, "raise NotImplementedError(\"this stage was made for calls in which the condition above is true\")");
+      line(at + layout_.step(), "raise NotImplementedError(\"this stage was made for calls in which the condition above is true\")");
     }
   }
 

@@ -38,6 +38,12 @@ bool simple(const Stmt* s) {
       s->kind == StmtKind::Expression || s->kind == StmtKind::Delete || s->kind == StmtKind::Assert;
 }
 
+/// `super().__init__(…)`, `Base.__init__(self, …)`: never left out; what it makes is made by statements of the other constructor.
+bool calls_constructor(const Stmt* s) {
+  return s->kind == StmtKind::Expression && s->value && s->value->kind == ExprKind::Call &&
+      s->value->kids[0]->kind == ExprKind::Attribute && s->value->kids[0]->text == "__init__";
+}
+
 }  // namespace
 
 InitSlice::InitSlice(const Context& c, const Use& use, int stage, ModuleId m) : c_(c), use_(use), stage_(stage), module_(m) {
@@ -256,7 +262,7 @@ bool InitSlice::round() {
         }
         return;
       }
-      if (!simple(s)) return;
+      if (!simple(s) || calls_constructor(s)) return;
       // What it makes for modules.
       int held = 0, other = 0, ran = 0;
       bool plain = false;
@@ -302,6 +308,11 @@ bool InitSlice::round() {
           changed = true;
           return;
         }
+        for (const auto* w : writes) changed |= late_.emplace(w->owner, w->name).second;
+        narrow_ = true;
+        return;
+      }
+      if (other > 0 && held == 0) {  // `self.table, self.width = table, width`: the one without the other cannot be written
         for (const auto* w : writes) changed |= late_.emplace(w->owner, w->name).second;
         narrow_ = true;
         return;
@@ -606,7 +617,7 @@ void InitSlice::site(const Function* f, const Expr* e, bool ok) {
     const std::string& file = c_.sources.file(e->range.file).text;
     std::uint32_t at = e->range.begin;
     while (at > 0 && file[at - 1] != '\n') --at;
-    while (file[at + col] == ' ') ++col;
+    while (file[at + col] == ' ' || file[at + col] == '\t') ++col;
     glue = "\n" + std::string(col, ' ');
   }
   edits_[f].push_back({{e->outer.file, e->outer.end, e->outer.end}, glue + "if " + cond + " else Absent()"});
@@ -665,7 +676,7 @@ void InitSlice::guards() {
         if (gaps) {
           const std::string in(layout.column(first), ' ');
           edits_[f].push_back({{first->range.file, first->range.begin, first->range.begin},
-                               "if isinstance(" + name + ", Absent):\n" + in + "    continue\n" + in});
+                               "if isinstance(" + name + ", Absent):\n" + in + std::string(layout.step(), ' ') + "continue\n" + in});
           uses_absent_ = true;
         }
         for (const auto& [k, attr] : by_statement) {
@@ -675,7 +686,7 @@ void InitSlice::guards() {
             uses_absent_ = true;
           }
           edits_[f].push_back(
-              {{k->range.file, k->range.begin, k->range.begin}, "if " + test + ":\n" + std::string(layout.column(k) + 4, ' ')});
+              {{k->range.file, k->range.begin, k->range.begin}, "if " + test + ":\n" + std::string(layout.column(k) + layout.step(), ' ')});
         }
       }
     });

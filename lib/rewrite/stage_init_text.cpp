@@ -96,7 +96,7 @@ std::optional<std::string> InitSlice::text(const Function* f, const RenderText& 
   std::string out = with_edits({f->def_range.file, f->def_range.begin, end}, edits, render);
   while (!out.empty() && (out.back() == '\n' || out.back() == ' ')) out.pop_back();
   if (uses_absent_ && out.find("Absent") != std::string::npos) uses.absent = true;
-  return out + tail;
+  return layout.as_indented(out + tail);
 }
 
 }  // namespace shardwright::rewrite::stage

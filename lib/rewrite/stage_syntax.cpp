@@ -262,6 +262,7 @@ Layout::Layout(const support::SourceManager& sources, const Function& f)
   std::uint32_t end = colon + 1;
   const std::string tail = behind(end);
   header_ = {f.def_range.file, f.def_range.begin, end + static_cast<std::uint32_t>(tail.size())};
+  tabs_ = !f.body.empty() && (*text_)[line_start(f.body.front()->range.begin)] == '\t';
 }
 
 /// The colon that ends a header: the first outside of brackets, strings and comments.
@@ -380,6 +381,25 @@ Range Layout::header_of(const Stmt* s, const Block& body) const {
   return {s->range.file, from, colon_before(from, s->range.end) + 1};
 }
 
+std::string with_tabs(const std::string& text) {
+  std::string out, quote;
+  bool start = true;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text.compare(i, 3, "\"\"\"") == 0 || text.compare(i, 3, "'''") == 0) {
+      const std::string q = text.substr(i, 3);
+      if (quote.empty()) quote = q;
+      else if (quote == q) quote.clear();
+      out += q;
+      i += 2;
+      start = false;
+      continue;
+    }
+    out += start && quote.empty() && text[i] == ' ' ? '\t' : text[i];
+    start = text[i] == '\n' || (start && (text[i] == ' ' || text[i] == '\t'));
+  }
+  return out;
+}
+
 std::string shift(const std::string& text, int delta) {
   if (delta == 0) return text;
   std::string out;
@@ -391,7 +411,7 @@ std::string shift(const std::string& text, int delta) {
         if (text[i] != '\n') out.append(static_cast<std::size_t>(delta), ' ');
       } else {
         int left = -delta;
-        while (left > 0 && i < text.size() && text[i] == ' ') ++i, --left;
+        while (left > 0 && i < text.size() && (text[i] == ' ' || text[i] == '\t')) ++i, --left;
         if (i >= text.size()) break;
       }
     }

@@ -83,6 +83,9 @@ struct Edit {
 std::string with_edits(Range whole, std::vector<Edit> edits, const Render& render);
 
 /// The layout around statements: own-line comments above, comment behind, indentation.
+/// Every blank at the start of a line, outside of triple-quoted strings, as a tab.
+std::string with_tabs(const std::string& text);
+
 class Layout {
  public:
   Layout(const support::SourceManager& sources, const Function& f);
@@ -99,6 +102,10 @@ class Layout {
   Range header_of(const Stmt* s, const Block& body) const;
   const support::SourceManager& sources() const { return sources_; }
   const std::string& text() const { return *text_; }
+  /// Columns of one more level: one where the source is indented by tabs.
+  std::size_t step() const { return tabs_ ? 1 : 4; }
+  /// A method's new text, written with a blank for every column, as the source is indented.
+  std::string as_indented(std::string text) const { return tabs_ ? with_tabs(text) : text; }
 
  private:
   std::uint32_t colon_before(std::uint32_t from, std::uint32_t limit) const;
@@ -108,6 +115,7 @@ class Layout {
   const Function& function_;
   const std::string* text_;
   Range header_;
+  bool tabs_ = false;
 };
 
 /// Moves all lines after the first by `delta` columns; lines inside triple-quoted strings stay.

@@ -7,6 +7,7 @@
 
 #include "cli.h"
 #include "plan_options.h"
+#include "python/identifiers.h"
 #include "rules/target.h"
 
 namespace shardwright::cli {
@@ -82,7 +83,9 @@ Run add_convert(CLI::App& app) {
   c->add_option("--recompute", o->request.recompute,
                 "activations that training computes again in backward: full, selective (attention) or none")
       ->check(CLI::IsMember({"full", "selective", "none"}));
-  c->add_option("--name", o->request.name, "name of the package (default: the class in snake case)");
+  c->add_option("--name", o->request.name, "name of the package (default: the class in snake case)")->check([](const std::string& n) {
+    return python::is_identifier(n) ? "" : "'" + n + "' is no name that Python can import; '" + python::identifier(n) + "' is";
+  });
   c->add_flag("--diff", o->request.diff, "show what would change, write nothing");
   c->add_flag("--update", o->request.update, "merge changes made by hand with what is generated now");
   c->add_flag("--force", o->request.force, "overwrite files that were changed by hand");

@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -104,6 +105,7 @@ class Domain final : public TensorHooks {
   ClassObj* dtype_class = nullptr;
   ClassObj* device_class = nullptr;
   ClassObj* module_class = nullptr;
+  std::set<const Obj*> initialised;  ///< modules whose nn.Module.__init__ has run
   DType default_dtype = DType::F32;
   bool grad_enabled = true;
   std::vector<model::ModuleId> module_stack;  ///< modules whose forward is running

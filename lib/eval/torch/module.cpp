@@ -167,6 +167,16 @@ void set_buffer(Domain& d, InstanceObj* m, const std::string& name, const Value&
   record_write(d, m, name, v, AttrWrite::Buffer);
 }
 
+/// torch refuses parameters and modules of a module whose own __init__ has not run. Nothing is said where a base could not be followed, and
+/// of models in C++, whose bases need no call.
+void expect_initialised(Domain& d, InstanceObj* m, const char* what, const CallInfo& info) {
+  if (d.initialised.count(m) || !m->cls->def) return;
+  const auto unknown = [](const ClassObj* c) { return c->unknown_base.is_unknown(); };
+  if (std::any_of(m->cls->mro.begin(), m->cls->mro.end(), unknown)) return;
+  if (!d.in.sources.file(m->cls->def->range.file).path.ends_with(".py")) return;
+  d.in.raise("AttributeError", std::string("cannot assign ") + what + " before Module.__init__() call", info.call);
+}
+
 Value module_setattr(Domain& d, CallInfo& info) {
   Interpreter& in = d.in;
   InstanceObj* m = instance(in, info.args.at(0));
@@ -178,11 +188,13 @@ Value module_setattr(Domain& d, CallInfo& info) {
     return Value::none();
   }
   if (is_parameter(d, v)) {
+    expect_initialised(d, m, "parameters", info);
     set_in(d, m, "_parameters", name, v);
     record_write(d, m, name, v, AttrWrite::Parameter);
   } else if (v.is(Kind::Tensor) && v.obj()->cls == d.buffer_class) {
     set_buffer(d, m, name, v, in.getattr_or(v, "persistent"));
   } else if (is_module(d, v)) {
+    expect_initialised(d, m, "module", info);
     set_in(d, m, "_modules", name, v);
     record_write(d, m, name, v, AttrWrite::Child);
   } else if (table(in, m, "_parameters")->find(name)) {
@@ -491,6 +503,7 @@ Value module_deepcopy(Domain& d, CallInfo& info) {
   memo->set(in, id, to);
   model::ModuleId old = from->module_id;
   add_module_entry(d, to, nullptr);
+  if (d.initialised.count(from)) d.initialised.insert(to);
   model::ModuleId fresh = to->module_id;
   {
     model::Module& a = in.trace.modules[static_cast<std::size_t>(fresh)];
@@ -629,7 +642,10 @@ void register_module_class(Domain& d) {
     in.method(c, name, [&d, f](Interpreter&, CallInfo& info) -> Value { return f(d, info); });
   };
   method("__new__", module_new);
-  method("__init__", [](Domain&, CallInfo&) { return Value::none(); });
+  method("__init__", [](Domain& d, CallInfo& info) {
+    d.initialised.insert(instance(d.in, info.args.at(0)));
+    return Value::none();
+  });
   method("__setattr__", module_setattr);
   method("__getattr__", module_getattr);
   method("__delattr__", module_delattr);

@@ -100,6 +100,9 @@ void define_types(Domain& d, Interpreter& in) {
     Value grad = info.args.size() > 2   ? info.args[2]
         : info.keyword("requires_grad") ? info.keyword("requires_grad")->value
                                         : Value::boolean(true);
+    // A parameter of unknown size would be missing everywhere after this: no plan without it is right.
+    if (data.is_unknown() && in.init_phase && !d.observer)
+      in.raise("RuntimeError", "the size of this parameter cannot be told: " + data.as<UnknownObj>()->why, info.call);
     if (data.is_unknown()) return data;
     Out out{{0}, d.default_dtype, {}};
     if (data.is(Kind::Tensor)) {

@@ -185,7 +185,12 @@ Value In::Impl::call_function(FunctionObj* f, CallInfo& info) {
   struct End {
     In& in;
     model::FrameId id;
-    ~End() { in.trace.frames[static_cast<std::size_t>(id)].end = in.tick(); }
+    std::size_t exits = in.trace.exits.size();
+    ~End() {
+      const model::Clock now = in.trace.frames[static_cast<std::size_t>(id)].end = in.tick();
+      for (; exits < in.trace.exits.size(); ++exits)
+        if (auto& e = in.trace.exits[exits]; e.until == 0) e.until = now;
+    }
   } end{in, fr.id};
   enter(fr);
   Flow flow = exec_block(f->def->body, env);

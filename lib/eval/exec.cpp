@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "eval/impl.h"
+#include "program/visit.h"
 
 namespace shardwright::eval {
 
@@ -243,6 +244,25 @@ Flow In::Impl::exec_if(const Stmt* s, Env* env) {
   return exec_block(*t ? s->body : s->orelse, env);
 }
 
+/// Data decides whether code that follows runs at all.
+void In::Impl::may_leave(Flow flow, support::Range where, model::Clock since) {
+  const auto kind = flow == Flow::Break ? model::Exit::Break : flow == Flow::Continue ? model::Exit::Continue : model::Exit::Return;
+  in.trace.exits.push_back({kind, where, since, 0});
+}
+
+/// Sets when the code ends that exits of a kind, made since, may leave out.
+struct In::Impl::Exits {
+  In& in;
+  std::initializer_list<model::Exit::Kind> kinds;
+  std::size_t from = in.trace.exits.size();
+  ~Exits() {
+    for (std::size_t i = from; i < in.trace.exits.size(); ++i) {
+      auto& e = in.trace.exits[i];
+      if (e.until == 0 && std::find(kinds.begin(), kinds.end(), e.kind) != kinds.end()) e.until = in.tick();
+    }
+  }
+};
+
 /// Both branches run, one after the other from the same variables; what differs afterwards is unknown. Objects that the
 /// branches change stay changed, so the place is noted as incomplete. A branch that raises is taken as the one not taken.
 Flow In::Impl::branch_unknown(const Stmt* s, const Value& cond, Env* env) {
@@ -256,6 +276,7 @@ Flow In::Impl::branch_unknown(const Stmt* s, const Value& cond, Env* env) {
     ret = in.unknown(why, s->value->range);
     return Flow::Return;
   }
+  const model::Clock since = in.clock();
   NameMap start = env->vars;
   Value ret1, ret2;
   Flow f1 = Flow::Next, f2 = Flow::Next;
@@ -298,8 +319,12 @@ Flow In::Impl::branch_unknown(const Stmt* s, const Value& cond, Env* env) {
     return Flow::Return;
   }
   // One side leaves (return, break, continue): what follows runs as if it had not.
-  if (f1 != Flow::Next && f2 == Flow::Next) return Flow::Next;
+  if (f1 != Flow::Next && f2 == Flow::Next) {
+    may_leave(f1, s->range, since);
+    return Flow::Next;
+  }
   if (f2 != Flow::Next && f1 == Flow::Next) {
+    may_leave(f2, s->range, since);
     env->vars = vars1;
     return Flow::Next;
   }
@@ -324,8 +349,27 @@ void bound_names(const Expr* t, std::vector<std::string>& out) {
     for (const Expr* k : t->kids) bound_names(k, out);
 }
 
+/// Names whose objects a statement changes: `out.append(x)`, `x.add_(y)`, `rows[i] = x`.
+void changed_names(const Stmt* s, std::vector<std::string>& out) {
+  static const std::set<std::string> methods{"append", "extend", "insert",     "add",     "update",    "pop",
+                                             "remove", "clear",  "setdefault", "popleft", "appendleft"};
+  const auto name = [&](const Expr* e) {
+    if (e && e->kind == ExprKind::Name) out.push_back(e->text);
+  };
+  for (const Expr* t : s->targets)
+    if (t->kind == ExprKind::Subscript) name(t->kids[0]);
+  if (s->kind == StmtKind::Expression && s->value)
+    program::walk(s->value, [&](const Expr* e) {
+      if (e->kind != ExprKind::Call || e->kids[0]->kind != ExprKind::Attribute) return true;
+      const std::string& method = e->kids[0]->text;
+      if (methods.count(method) || method.ends_with("_")) name(e->kids[0]->kids[0]);
+      return true;
+    });
+}
+
 void bound_names(const std::vector<Stmt*>& body, std::vector<std::string>& out) {
   for (const Stmt* s : body) {
+    changed_names(s, out);
     for (const Expr* t : s->targets)
       if (s->kind != StmtKind::Delete) bound_names(t, out);
     for (const auto& w : s->items) bound_names(w.target, out);
@@ -356,6 +400,7 @@ Flow In::Impl::exec_for(const Stmt* s, Env* env) {
     poison(s->body, env, u);
     return Flow::Next;
   }
+  const Exits loop{in, {model::Exit::Break}};
   ActiveFrame* f = frame();
   std::size_t depth = f ? f->iters.size() : 0;
   if (f) f->iters.push_back({s, 0, 0});
@@ -376,6 +421,7 @@ Flow In::Impl::exec_for(const Stmt* s, Env* env) {
     if (f) f->iters[depth].index = i;
     ++i;
     assign(s->targets[0], v, env);
+    const Exits iteration{in, {model::Exit::Continue}};
     Flow r = exec_block(s->body, env);
     if (r == Flow::Break) {
       broke = true;
@@ -393,6 +439,7 @@ Flow In::Impl::exec_for(const Stmt* s, Env* env) {
 }
 
 Flow In::Impl::exec_while(const Stmt* s, Env* env) {
+  const Exits loop{in, {model::Exit::Break}};
   ActiveFrame* f = frame();
   std::size_t depth = f ? f->iters.size() : 0;
   if (f) f->iters.push_back({s, 0, 0});
@@ -419,6 +466,7 @@ Flow In::Impl::exec_while(const Stmt* s, Env* env) {
     }
     if (c.sym()) in.guard("!=", c, Value::integer(0), *t, s->value->range);
     if (!*t) break;
+    const Exits iteration{in, {model::Exit::Continue}};
     Flow r = exec_block(s->body, env);
     if (r == Flow::Break) return Flow::Next;
     if (r == Flow::Return) return r;
@@ -633,7 +681,14 @@ Flow In::Impl::exec_match(const Stmt* s, Env* env) {
   Value v = eval(s->value, env);
   if (v.is_unknown()) {
     in.note_incomplete(s->value->range, "match on an unknown value: " + v.as<UnknownObj>()->why);
-    for (const auto& c : s->cases) poison(c.body, env, v);
+    for (const auto& c : s->cases) {
+      poison(c.body, env, v);
+      program::walk(c.body, [&](const Stmt* k) {
+        if (k->kind == StmtKind::Return) may_leave(Flow::Return, k->range, in.clock());
+        if (k->kind == StmtKind::Break) may_leave(Flow::Break, k->range, in.clock());
+        return k->kind != StmtKind::FunctionDef && k->kind != StmtKind::ClassDef;
+      });
+    }
     return Flow::Next;
   }
   for (const auto& c : s->cases) {

@@ -105,6 +105,8 @@ struct Interpreter::Impl {
   bool match_pattern(const Expr* p, const Value& v, Env* env);
   void exec_delete(const Expr* target, Env* env);
   void exec_raise(const Stmt* s, Env* env);
+  void may_leave(Flow, support::Range, model::Clock since);
+  struct Exits;
   Flow branch_unknown(const Stmt* s, const Value& cond, Env* env);
   void poison(const std::vector<Stmt*>& body, Env* env, const Value& why);
   void assign(const Expr* target, const Value& v, Env* env);

@@ -289,6 +289,14 @@ struct State {
   Clock changed = 0, read = 0;
 };
 
+/// A `break`, `continue` or `return` under a condition that only data decides: what runs from `at` until `until` may not run in a call. A
+/// stage that started in between would not know.
+struct Exit {
+  enum Kind : std::uint8_t { Break, Continue, Return } kind = Return;
+  Range where;
+  Clock at = 0, until = 0;
+};
+
 /// What could not be followed, and where.
 struct Incomplete {
   Range range;
@@ -310,6 +318,7 @@ struct Trace {
   std::vector<Guard> guards;
   std::vector<Incomplete> incomplete;
   std::vector<State> states;
+  std::vector<Exit> exits;
   std::vector<std::pair<Clock, ModuleId>> asked;  ///< forward looked at an attribute of a module from outside of that module's own methods
   std::set<TensorId> escaped;                     ///< given to something that is not followed, or met a value that is not known
   std::set<TensorId> hooked;                      ///< parameters with a hook of the program's own: what it is given must stay whole

@@ -106,6 +106,13 @@ struct StageSlicer::Impl {
       return "`" + state.name + "`, changed in forward " + (before ? "before" : "behind") + " the cut (" +
           context.sources.describe(state.where) + "), is read " + (before ? "after it" : "before it by the next call");
     }
+    for (const auto& e : t.exits)
+      if (e.at >= t.forward_begin && e.at < s.from && s.from < e.until)
+        return "data decides at " + context.sources.describe(e.where) + " whether what follows runs (`" +
+            (e.kind == model::Exit::Break          ? "break"
+                 : e.kind == model::Exit::Continue ? "continue"
+                                                   : "return") +
+            "`), and the next stage would not know";
     // self.x = … in forward, read by code behind the cut.
     for (const auto& w : t.attr_writes) {
       if (w.clock < t.forward_begin || w.clock >= s.from || w.owner < 0) continue;

@@ -77,5 +77,7 @@ build_all() {
   cmake -S "$ROOT" -B "$BUILD" -G Ninja -DCMAKE_BUILD_TYPE=Release -DSHARDWRIGHT_RUNTIME=ON -DSHARDWRIGHT_PYTHON="$VENV/bin/python" >"$BUILD.configure.log" 2>&1 || { cat "$BUILD.configure.log" >&2; exit 2; }
   rm -f "$BUILD.configure.log"
   ninja -C "$BUILD" | tail -n 3 >&2
+  # Programs that convert wrote import shardwright.parallel from here when they are run with this environment's Python.
+  echo "$ROOT/runtime/python" > "$("$VENV/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/shardwright.pth"
 }
 finish_no_install() { if [ "$INSTALL" = 0 ]; then [ "${MISSING:-0}" = 0 ] && echo "nothing is missing"; exit 0; fi; }

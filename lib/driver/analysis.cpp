@@ -216,6 +216,19 @@ support::Expected<std::unique_ptr<Analysis>> trace_model(const ModelRequest& req
   return a;
 }
 
+namespace {
+/// Is the class made by a call rather than by its module?
+bool inside_function(const program::ClassDef& c) {
+  if (!c.module) return false;
+  bool inside = false;
+  program::walk(c.module->body, [&](const program::Stmt* s) {
+    if (s->kind == program::StmtKind::FunctionDef && s->function->range.contains(c.range)) inside = true;
+    return s->kind != program::StmtKind::FunctionDef;
+  });
+  return inside;
+}
+}  // namespace
+
 support::Expected<std::unique_ptr<Analysis>> analyse(const ModelRequest& request, const PlanRequest& want, support::SourceManager& sm,
                                                      const Progress& progress) {
   auto made = trace_model(request, sm, progress);
@@ -262,6 +275,13 @@ support::Expected<std::unique_ptr<Analysis>> analyse(const ModelRequest& request
                                         branches.size() > 1 ? fmt::format(" and at {} more places", branches.size() - 1) : ""),
                             {},
                             {}});
+
+  if (auto* root = a.traced->trace.module(0).class_def; root && inside_function(*root))
+    return support::failure(
+        "the class " + root->name +
+            " is defined inside of a function: no stage can be derived from it. Move it to the top level of its file, with what "
+            "the function gave it as arguments of its constructor",
+        root->def_range, "input");
 
   if (auto planned = plan_again(a, request, mine, sm, progress); !planned) return planned.error();
   return made;

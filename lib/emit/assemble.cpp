@@ -405,6 +405,8 @@ void Assembler::copy_definition(const program::Module& m, const std::string& nam
     for (const auto& n : reads.names())
       if (n != name && !(python_builtins().count(n) && binders(m, n).empty())) need(u, n, m);
   }
+  copy_patches(u, m, name, name, -1);
+  copy_settings(u, m);
   copy_registered(m, name);
 }
 
@@ -425,6 +427,36 @@ void Assembler::copy_registered(const program::Module& m, const std::string& nam
       }
       if (enters) copy_definition(m, s->kind == StmtKind::ClassDef ? s->class_def->name : s->function->name);
     }
+  }
+}
+
+void Assembler::copy_patches(Unit& u, const program::Module& m, const std::string& original, const std::string& name, int stage) {
+  for (const Stmt* s : m.body) {
+    if (s->kind != StmtKind::Assign || s->targets.size() != 1 || s->targets[0]->kind != program::ExprKind::Attribute) continue;
+    const program::Expr* base = s->targets[0]->kids[0];
+    if (base->kind != program::ExprKind::Name || base->text != original) continue;
+    const std::string rest(sources_.text({s->range.file, base->range.end, s->range.end}));
+    u.pieces[name + "@" + std::to_string(s->range.begin)] = {s->range.begin, name + rest, stage, {}, comments_of(m, *s, sources_)};
+    program::NameSet reads;
+    program::names_read(s, reads);
+    for (const auto& n : reads.names())
+      if (n != original && !(python_builtins().count(n) && binders(m, n).empty())) need(u, n, m);
+  }
+}
+
+void Assembler::copy_settings(Unit& u, const program::Module& m) {
+  static const std::set<std::string> settings{"set_default_dtype", "set_default_tensor_type", "set_float32_matmul_precision"};
+  for (const Stmt* s : m.body) {
+    if (s->kind != StmtKind::Expression || !s->value || s->value->kind != program::ExprKind::Call) continue;
+    const program::Expr* f = s->value->kids[0];
+    if ((f->kind != program::ExprKind::Attribute && f->kind != program::ExprKind::Name) || !settings.count(f->text)) continue;
+    const std::string key = "@" + std::to_string(s->range.begin);
+    if (u.pieces.count(key)) continue;
+    u.pieces[key] = {s->range.begin, std::string(sources_.text(s->range)), -1, {}, comments_of(m, *s, sources_)};
+    program::NameSet reads;
+    program::names_read(s, reads);
+    for (const auto& n : reads.names())
+      if (!(python_builtins().count(n) && binders(m, n).empty())) need(u, n, m);
   }
 }
 
@@ -503,6 +535,12 @@ support::Expected<std::string> Assembler::with_names(const program::Module& pars
 
 support::Expected<std::vector<File>> Assembler::files() {
   for (std::size_t i = 0; i < spec_.definitions.size(); ++i) place(static_cast<int>(i));
+  for (std::size_t i = 0; i < spec_.definitions.size(); ++i) {
+    const auto& d = spec_.definitions[i];
+    Unit& u = unit(path_of_[i], d.origin);
+    copy_patches(u, *d.origin, d.original, d.name, d.stage);
+    if (!in_place() && options_.copied(*d.origin)) copy_settings(u, *d.origin);
+  }
   for (auto& [path, u] : units_)
     for (const auto& [name, piece] : u.pieces) bind(u, name, "from " + path + " import " + name);
   // Where one definition constructs the generated class, the others' annotations and isinstance tests of the same file speak of

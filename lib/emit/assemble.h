@@ -86,6 +86,11 @@ class Assembler {
                                             const std::map<std::string, std::string>& names) const;
   /// Module and name of the definition that `name` of `origin` stands for, imports followed; nullptr: not to be told.
   std::pair<const program::Module*, std::string> resolve(const program::Module& origin, const std::string& name);
+  /// What the module does to a class of it after its definition, `Layer.scale = 0.5`, for the definition that stands for the class in a
+  /// file.
+  void copy_patches(Unit& u, const program::Module& m, const std::string& original, const std::string& name, int stage);
+  /// Settings that the module makes for all that follows, as torch.set_default_dtype.
+  void copy_settings(Unit& u, const program::Module& m);
   void copy_registered(const program::Module& m, const std::string& name);
   void copy_definition(const program::Module& m, const std::string& name);
   /// "models/my_model.py", in a package of copies: the module's name with parts that Python can import.

@@ -189,7 +189,7 @@ Value In::Impl::call_function(FunctionObj* f, CallInfo& info) {
     ~End() {
       const model::Clock now = in.trace.frames[static_cast<std::size_t>(id)].end = in.tick();
       for (; exits < in.trace.exits.size(); ++exits)
-        if (auto& e = in.trace.exits[exits]; e.until == 0) e.until = now;
+        if (auto& e = in.trace.exits[exits]; e.kind == model::Exit::Return && e.until == 0) e.until = now;
     }
   } end{in, fr.id};
   enter(fr);

@@ -289,10 +289,11 @@ struct State {
   Clock changed = 0, read = 0;
 };
 
-/// A `break`, `continue` or `return` under a condition that only data decides: what runs from `at` until `until` may not run in a call. A
-/// stage that started in between would not know.
+/// A time in which no stage may start. `break`, `continue` or `return` under a condition that only data decides: what runs until then may
+/// not run in a call, and the stage would not know. `Gradient`: forward differentiates what it has computed so far. `Mode`: gradients are
+/// switched off by a call, and on again by another.
 struct Exit {
-  enum Kind : std::uint8_t { Break, Continue, Return } kind = Return;
+  enum Kind : std::uint8_t { Break, Continue, Return, Gradient, Mode } kind = Return;
   Range where;
   Clock at = 0, until = 0;
 };

@@ -74,6 +74,20 @@ struct StageSlicer::Impl {
     return caller.self < 0 && caller.function && !caller.function->owner;
   }
 
+  std::string no_start(const model::Exit& e) const {
+    const std::string where = context.sources.describe(e.where);
+    switch (e.kind) {
+      case model::Exit::Gradient: return "forward differentiates at " + where + " what it computed before: the graph may not be divided";
+      case model::Exit::Mode: return "gradients are switched off at " + where + " and on again behind the cut";
+      default: break;
+    }
+    return "data decides at " + where + " whether what follows runs (`" +
+        (e.kind == model::Exit::Break          ? "break"
+             : e.kind == model::Exit::Continue ? "continue"
+                                               : "return") +
+        "`), and the next stage would not know";
+  }
+
   /// A module that is held in part must come from a constructor call of its own; a method that is divided must not run a
   /// second time in the same stage; what is set on modules during forward stays where it is.
   std::string check(const StageSlice& s, const CutView& v) const {
@@ -107,12 +121,7 @@ struct StageSlicer::Impl {
           context.sources.describe(state.where) + "), is read " + (before ? "after it" : "before it by the next call");
     }
     for (const auto& e : t.exits)
-      if (e.at >= t.forward_begin && e.at < s.from && s.from < e.until)
-        return "data decides at " + context.sources.describe(e.where) + " whether what follows runs (`" +
-            (e.kind == model::Exit::Break          ? "break"
-                 : e.kind == model::Exit::Continue ? "continue"
-                                                   : "return") +
-            "`), and the next stage would not know";
+      if (e.at < s.from && (s.from < e.until || e.until == 0) && (e.until == 0 || e.until > t.forward_begin)) return no_start(e);
     // self.x = … in forward, read by code behind the cut.
     for (const auto& w : t.attr_writes) {
       if (w.clock < t.forward_begin || w.clock >= s.from || w.owner < 0) continue;

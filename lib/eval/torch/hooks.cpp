@@ -211,7 +211,12 @@ Value m_deepcopy(Domain& d, CallInfo& info) {
 }
 Value m_unknown(Domain& d, CallInfo& info) { return d.in.unknown("the values of a tensor leave it here", info.call); }
 /// x.apply_(f), x.map_…, x.set_: in place by something that is not an operation.
-Value m_backward(Domain&, CallInfo&) { return Value::none(); }
+Value m_backward(Domain& d, CallInfo& info) {
+  const Site at = d.in.site(info.call);
+  if (!d.in.init_phase)
+    d.in.trace.exits.push_back({model::Exit::Gradient, at.expr ? at.expr->range : support::Range{}, d.in.trace.forward_begin, d.in.tick()});
+  return Value::none();
+}
 
 const std::unordered_map<std::string_view, Method>& methods() {
   static const std::unordered_map<std::string_view, Method> table = {{"size", m_size},

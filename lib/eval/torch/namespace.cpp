@@ -209,6 +209,21 @@ void fill_torch(Domain& d, ModuleObj& m) {
     if (!info.args.empty()) d.grad_enabled = in.truth(info.args[0]).value_or(true);
     return Value::boolean(old);
   });
+  // By a call rather than by `with`: until the next such call the mode belongs to nobody's block.
+  in.def(m, "_grad_mode_left", [&d](Interpreter& in, CallInfo& info) {
+    auto& exits = in.trace.exits;
+    for (auto& e : exits)
+      if (e.kind == model::Exit::Mode && e.until == 0 && d.grad_enabled) e.until = in.tick();
+    const eval::Site at = in.site(info.call);
+    if (!d.grad_enabled && !in.init_phase) exits.push_back({model::Exit::Mode, at.expr ? at.expr->range : support::Range{}, in.tick(), 0});
+    return Value::none();
+  });
+  in.def(m, "_differentiated", [](Interpreter& in, CallInfo& info) {
+    const eval::Site at = in.site(info.call);
+    if (!in.init_phase)
+      in.trace.exits.push_back({model::Exit::Gradient, at.expr ? at.expr->range : support::Range{}, in.trace.forward_begin, in.tick()});
+    return Value::none();
+  });
   in.def(m, "_enter_custom", [&d](Interpreter& in, CallInfo& info) {
     d.custom_functions.push_back(in.to_str(info.args.at(0)));
     return Value::none();

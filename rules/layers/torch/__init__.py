@@ -85,6 +85,11 @@ class set_grad_enabled(_GradMode):
     def __init__(self, mode):
         self.mode = mode
         self.prev = _set_grad_enabled(mode)
+        _grad_mode_left()
+
+    def __exit__(self, *args):
+        _set_grad_enabled(self.prev)
+        _grad_mode_left()
 
 
 class autocast:

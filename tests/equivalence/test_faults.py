@@ -77,6 +77,8 @@ FAULTS = [
     Fault("order of blocks in a stage", [(STAGE1, r"islice\(self.blocks, 2, None\)", "reversed(self.blocks[2:])")], ("", "blocks", "blocks.2", "blocks.3")),
     Fault("input gradient of a column layer not summed", [(MODULES, r"(dim, 4 \* dim, gather_output=False)", r"\1, disable_grad_reduce=True")], (*MLP, *(m + ".fc1" for m in MLP), *BLOCKS)),
     Fault("nonlinear function on a partial sum", [(MODULES, r"\A", REDUCE), (MODULES, re.escape(FEED), "(reduce_it(F.linear(F.gelu(self.fc1(x)[0]), self.fc2.weight).relu()) + self.fc2.bias)")], (*MLP, *BLOCKS)),
+    Fault("memory that nothing sets", [(MODULES, r"torch\.zeros\(heads, length, length\)", "torch.empty(heads, length, length)")], (*ATTENTION, *BLOCKS)),
+    Fault("drawn from another distribution", [(MODULES, r"(\n +)(self\.fc1 = .*)", r"\1\2\1nn.init.normal_(self.fc1.weight)")], (*MLP, *(m + ".fc1" for m in MLP))),
     Fault("a parameter detached", [(MODULES, r"\+ self.bias_table\[", "+ self.bias_table.detach()[")], ATTENTION),
 ]
 

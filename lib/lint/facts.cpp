@@ -4,6 +4,7 @@
 #include <set>
 
 #include "lint/placement.h"
+#include "lint/syntax_help.h"
 
 namespace shardwright::lint {
 
@@ -105,6 +106,7 @@ void collect_facts(Facts& f, const model::Trace& trace, const std::vector<Tensor
     const std::string container = container_of(trace, m);
     if (!container.empty()) {
       ++f.elements[container];
+      f.parts[container] += syntax::stage_number(m.type.substr(m.type.rfind('.') + 1)).has_value();
       if (m.construct_call) f.made_at.emplace(container, m.construct_call->range);
     }
     if (m.builtin) continue;

@@ -39,6 +39,7 @@ struct Facts {
   std::vector<Named> nonlinear;                   ///< activations, norms and softmaxes, in the order of the run; where: in user code
   std::map<std::string, std::size_t> plain_ops;   ///< operations written in user code themselves, by name
   std::map<std::string, std::size_t> elements;    ///< calls of members of containers, by the container's name
+  std::map<std::string, std::size_t> parts;       ///< those of them that are a part of a member that two stages share
   std::map<std::string, support::Range> made_at;  ///< where a container's members are made
   std::vector<std::string> made;                  ///< constructor arguments that were made up, because nobody states them
   std::set<std::string> parameters;               ///< by name

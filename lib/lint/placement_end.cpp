@@ -167,7 +167,8 @@ void Propagator::end() {
   needless_gathers();
   repeated_copies();
   static const std::set<std::string> summed{"sequence_parallel",     "sum_gradients_over_tp", "average_gradients_across_tp_domain",
-                                            "tensor_model_parallel", "no_gradient",           "partition_dim"};
+                                            "tensor_model_parallel", "no_gradient",           "partition_dim",
+                                            "gradient_is_partial"};
   for (const auto& [t, op] : partial_gradient_) {
     const auto marks = marks_.find(t);
     if (marks != marks_.end() &&

@@ -180,6 +180,11 @@ void mask_without_default(const program::Module& m, std::string_view text, Found
         if (st->kind == StmtKind::Assign) stored.insert(t);
       return true;
     });
+    // obj["mask"].clone() wants a mask: None would not do either.
+    program::walk_exprs(f->body, [&](const Expr* e) {
+      if (e->kind == ExprKind::Attribute || e->kind == ExprKind::Subscript) stored.insert(e->kids[0]);
+      return true;
+    });
     program::walk_exprs(f->body, [&](const Expr* e) {
       if (stored.count(e)) return true;
       if (e->kind == ExprKind::Subscript && e->kids[0]->kind == ExprKind::Name && e->kids[0]->text == data &&

@@ -220,8 +220,15 @@ struct Wiring {
     const std::string better = distributed(e->style) ? "" : distributed_style(*r, e->style);
     if (!better.empty()) {
       support::Fix fix{"review", {{style->range, "\"" + better + "\""}}};
+      // One of two branches: the other builds the distributed form of the same style.
+      bool beside = false;
+      program::walk_exprs(f->body, [&](const Expr* e) {
+        if (e->kind == ExprKind::Call && callee(e) == name)
+          if (const Expr* other = argument(e, "style", 0)) beside = beside || (other->kind == ExprKind::String && other->text == better);
+        return true;
+      });
       found.add(
-          Severity::Error, "SW402", style->range,
+          beside ? Severity::Info : Severity::Error, "SW402", style->range,
           owner + " builds the serial '" + e->style + "', which stays unsplit; its distributed form is registered as '" + better + "'", {},
           fix);
       return;

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Converts models of the corpus for the OneScience target, in a copy of the library, and proves the stages: output, loss and gradients
+"""Converts models of the corpus for the OneScience target, in a copy of the library, lints what was
+written, and proves the stages: output, loss and gradients
 against the original on tensor-parallel ranks over Gloo, Megatron's layers answered by PyPI's megatron-core.
 
     check_stages.py --binary BIN --corpus DIR [--packages DIR] [--only ID…] [--pp 4] [--tp 2] [--work DIR]
@@ -64,6 +65,11 @@ def main():
             again = subprocess.run(command, capture_output=True, text=True)
             if again.returncode or json.loads(again.stdout)["written"]:
                 failures.append(f"{model} x{pp}: a second run writes again: {again.stderr[:300]}{again.stdout[:300]}")
+            written = [repository / f for f in report["files"] if f.endswith(".py")]
+            found = subprocess.run([a.binary, "lint", *written, "--format", "json", "--python-path", a.corpus], capture_output=True, text=True, cwd=repository)
+            found = [f for f in json.loads(found.stdout) if f["severity"] != "info"]
+            if found:
+                failures.append(f"{model} x{pp}: lint finds {found[0]['code']} and {len(found) - 1} more: {found[0]['file']}:{found[0]['line']}: {found[0]['message']}")
             package = [f for f in report["files"] if f.endswith("/__init__.py")][0]
             print(f"converted {model} x{pp}: {len(report['files'])} files, fallbacks {len(report['fallbacks'])}", flush=True)
             for f in report["fallbacks"]:

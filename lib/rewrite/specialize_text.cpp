@@ -212,6 +212,30 @@ class Printer {
   /// The variant that a registry's name stands for, when that is how it is reached.
   bool lookup(int variant) const { return variant >= 0 && all_[static_cast<std::size_t>(variant)].registered >= 0; }
 
+  /// Most objects of a loop are looked up by one name, others (a block that two stages hold in part) have a class of their own, which
+  /// takes the name and needs it for nothing.
+  bool restyle_most(DefinitionEdits& edits, const Redirect& r, const std::vector<Stmt*>& body, const Expr& literal) {
+    if (r.partial || r.exceptions.empty()) return false;
+    std::set<std::string> names;
+    bool others = false;
+    auto see = [&](int v) {
+      if (lookup(v)) names.insert(refer(all_[static_cast<std::size_t>(v)].registered));
+      else others = others || v < 0;
+    };
+    see(r.variant);
+    for (const auto& [i, v] : r.exceptions) see(v);
+    if (names.size() != 1 || others) return false;
+    const Expr* callee = r.call->kids[0];
+    const std::string plain(sources_.text(callee->range));
+    auto say = [&](int v) { return lookup(v) ? plain : refer(v); };
+    std::string name = say(r.variant);
+    if (!by_iteration(edits, r, body, name, say)) return true;
+    edits.replace(callee->range, name);
+    const std::string quote = sources_.text(literal.range).substr(0, 1) == "'" ? "'" : "\"";
+    edits.replace(literal.range, quote + *names.begin() + quote);
+    return true;
+  }
+
   /// The name that a constructor looks its class up by becomes the variant's.
   void restyle(DefinitionEdits& edits, const Redirect& r, const std::vector<Stmt*>& body) {
     const Variant* any = nullptr;
@@ -223,6 +247,7 @@ class Printer {
     see(r.variant);
     for (const auto& [i, v] : r.exceptions) see(v);
     const Expr* literal = argument_for(r.call, any->style, any->style_position);
+    if (mixed && literal && literal->kind == ExprKind::String && restyle_most(edits, r, body, *literal)) return;
     if (mixed || !literal || literal->kind != ExprKind::String) {
       out.error = "objects made by one call are looked up by name and constructed in other ways as well";
       return;
@@ -332,6 +357,33 @@ void stage_constructor(Printer& p, DefinitionEdits& edits, const program::ClassD
   for (const auto& n : target.stage_config_names) p.out.runtime.insert(n);
 }
 
+/// `obj["mask"]` → `obj.get("mask")`, `obj.mask` → `getattr(obj, "mask", None)`; what is asked of the mask at once (`obj["mask"].clone()`)
+/// needs one.
+void optional_member(DefinitionEdits& edits, const program::ClassDef& cls, const std::string& member,
+                     const support::SourceManager& sources) {
+  const auto* forward = program::method(cls, "forward");
+  if (!forward || forward->parameters.size() < 2) return;
+  const std::string& given = forward->parameters[1].name;
+  std::set<const Expr*> kept;
+  program::walk(forward->body, [&](const Stmt* s) {
+    kept.insert(s->targets.begin(), s->targets.end());
+    return true;
+  });
+  program::walk_exprs(forward->body, [&](const Expr* e) {
+    if (e->kind == ExprKind::Attribute || e->kind == ExprKind::Subscript) kept.insert(e->kids[0]);
+    return true;
+  });
+  program::walk_exprs(forward->body, [&](const Expr* e) {
+    if ((e->kind != ExprKind::Attribute && e->kind != ExprKind::Subscript) || kept.count(e)) return true;
+    const Expr* of = e->kids[0];
+    if (of->kind != ExprKind::Name || of->text != given) return true;
+    if (e->kind == ExprKind::Attribute && e->text == member) edits.replace(e->range, "getattr(" + given + ", \"" + member + "\", None)");
+    if (e->kind == ExprKind::Subscript && e->kids[1]->kind == ExprKind::String && e->kids[1]->text == member)
+      edits.replace({e->range.file, of->outer.end, e->range.end}, ".get(" + std::string(sources.text(e->kids[1]->range)) + ")");
+    return true;
+  });
+}
+
 /// `def forward(self, mask=None):` → the other inputs too, which this stage ignores: every stage is called alike.
 std::string with_optional_inputs(const std::string& text, const program::Function& forward, const std::vector<std::string>& needed) {
   auto end = text.find("):\n");
@@ -436,6 +488,9 @@ Printed print_definition(const Variant& v, const Container& c, const std::vector
       p.out.runtime.insert(target.stage_tied_names.begin(), target.stage_tied_names.end());
     }
   }
+  if (c.class_def)
+    for (const auto& [word, member] : target.optional_members)
+      if (c.name.find(word) != std::string::npos) optional_member(edits, *c.class_def, member, sources);
   if (root && init && !target.config.parameter.empty()) stage_constructor(p, edits, *c.class_def, *init, target, sources);
   const std::string& file = sources.file(c.range.file).text;
   const auto behind = [&](const program::Function& f) { return end_with_comments(file, f.def_range); };

@@ -288,7 +288,29 @@ bool InitSlice::round() {
           }
         }
       }
-      if (ran == 0) return;
+      if (ran == 0) {
+        // In a branch that the job's arguments do not take: what it makes goes where no code that stays has its name.
+        if (s->kind != StmtKind::Assign || s->targets.size() != 1 || !s->value || s->value->kind != ExprKind::Call) return;
+        const Expr* to = s->targets[0];
+        if (to->kind != ExprKind::Attribute || to->kids[0]->kind != ExprKind::Name || to->kids[0]->text != self_name(f)) return;
+        const std::string name = to->text;
+        bool read = use_.mentions(stage_).any.count(name) != 0;
+        std::set<const Expr*> made;  // by this branch, or by the other ones
+        for (const Function* other : functions_)
+          for_statements(other->body, [&](const Stmt* k) {
+            if (k->kind == StmtKind::Assign) made.insert(k->targets.begin(), k->targets.end());
+          });
+        for (const Function* other : functions_)
+          program::walk_exprs(other->body, [&](const Expr* e) {
+            read |= e->kind == ExprKind::Attribute && e->text == name && !made.count(e);
+            return true;
+          });
+        if (!read) {
+          drop_.insert(s);
+          changed = true;
+        }
+        return;
+      }
       std::vector<std::pair<ModuleId, std::string>> which;
       const bool reads = reads_dropped(f, s, &which);
       if (other > 0 && held == 0 && !plain) {
@@ -422,9 +444,9 @@ bool InitSlice::container_call(const Expr* call) const {
 std::string InitSlice::condition(const std::set<int>& held, int total, const std::string& var) const {
   const int a = *held.begin(), b = *held.rbegin() + 1;
   if (static_cast<int>(held.size()) == b - a) {
+    if (b == total && a > 0) return fmt::format("{} >= {}", var, a);  // and what a deeper model has: the loop in forward is open, too
     if (b - a == 1) return fmt::format("{} == {}", var, a);
     if (a == 0) return fmt::format("{} < {}", var, b);
-    if (b == total) return fmt::format("{} >= {}", var, a);
     return fmt::format("{} <= {} < {}", a, var, b);
   }
   return fmt::format("{} in ({})", var, fmt::join(held, ", "));

@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "rewrite/tp_context.h"
+#include "rewrite/variants.h"
 #include "sharding/infer.h"
 
 namespace shardwright::rewrite::tp {
@@ -266,8 +267,11 @@ void Layers::perform(std::vector<Need>& needs) {
       if (call.arguments.empty() || call.arguments[0].kind != Binding::Tensor) continue;
       (ctx_.axis_of(call.arguments[0].tensor) >= 0 ? yes : no)++;
     }
+    // A rate of 0 that is written there stays 0; one from the configuration need not.
     const Binding* p = ctor_arg(made, "p");
-    if (p && p->kind != Binding::Other && p->number == 0 && p->integer == 0) continue;
+    const Expr* rate = made.construct_call ? argument_for(made.construct_call, "p", 0) : nullptr;
+    const bool written = rate && (rate->kind == ExprKind::Int || rate->kind == ExprKind::Float);
+    if (written && p && p->kind != Binding::Other && p->number == 0 && p->integer == 0) continue;
     if (yes && !no) dropouts_.insert(m.id);
   }
   for (const auto& [place, modules] : together_) {

@@ -136,6 +136,7 @@ support::Expected<Target> load_target(const std::string& name, support::SourceMa
     t.stage_config = s.optional<std::string>("config");
     t.stage_config_names = s.optional<Strings>("config_names");
     t.stage_reserved = mapping(s, "reserved");
+    t.optional_members = mapping(s, "optional_members");
     t.plain_sends = s.optional<bool>("plain_sends", false);
     t.stage_tied = s.optional<std::string>("tied");
     t.stage_tied_mark = s.optional<std::string>("tied_mark");

@@ -75,6 +75,8 @@ struct Target {
   /// Name of a submodule of the stage → function of the stage, called at the end of __init__, where the library takes it for one of its
   /// own.
   std::map<std::string, std::string> stage_reserved;
+  /// Word in a class's name → what forward's first argument, a dict or an object, need not have there: Fuser → mask.
+  std::map<std::string, std::string> optional_members;
   bool plain_sends = false;  ///< a stage may return tensors that get a gradient only, and makes them contiguous
   /// Templates of what a stage has that shares parameters with another one, and of the last line of its __init__. With them gradients
   /// of such parameters are summed over the first and the last stage only: no other stages may share one. "": over any stages.

@@ -159,10 +159,9 @@ support::Expected<ConvertOutcome> convert(const ConvertRequest& request, support
                         {},
                         ""};
   in.recompute = request.recompute == "none" ? "" : request.recompute;
-  if (in.in_place() && (!in.recompute.empty() || in.grid.virtual_stages > 1))
-    return failure("--" + std::string(in.recompute.empty() ? "virtual-stages" : "recompute") + " is for target runtime: what target '" +
-                       target->name + "' generates takes the arguments of its own trainer (" +
-                       (in.recompute.empty() ? "--num-layers-per-virtual-pipeline-stage" : "--recompute-granularity") + "), leave it out",
+  if (in.in_place() && in.grid.virtual_stages > 1)
+    return failure("--virtual-stages is for target runtime: what target '" + target->name +
+                       "' generates takes the argument of its own trainer (--num-layers-per-virtual-pipeline-stage), leave it out",
                    {}, "usage");
   Retreat retreat;
   Recheck check;

@@ -117,6 +117,9 @@ support::Expected<std::vector<File>> training_files(const PackageInput& in, cons
   d.set("version", in.version);
   d.set("spec", in.spec);
   d.set("package", in.layout.init.module);
+  d.set("model_file", in.name);
+  d.set("recompute", in.recompute.empty() ? data{data::type::bool_false} : data{"how", in.recompute});
+  d.set("params", relative(support::join_path(t.out, suffix + "/.shardwright/params.yaml")));
   d.set("support", in.target->support);
   d.set("megatron", in.target->megatron);
   d.set("shapes_module", in.target->shapes_module);
@@ -236,6 +239,7 @@ support::Expected<std::vector<File>> training_files(const PackageInput& in, cons
   std::vector<File> out{{folder + "/train.py", render(in, "train.py.mustache", d), true, false, {}},
                         {folder + "/run.sh", render(in, "run.sh.mustache", d), true, false, {}},
                         {folder + "/run.slurm", render(in, "run.slurm.mustache", d), true, false, {}},
+                        {folder + "/serial_checkpoint.py", render(in, "serial_checkpoint.py.mustache", d), true, false, {}},
                         {folder + "/README.md", render(in, "README.md.mustache", d), false, false, {}}};
   // The configuration as it is: nothing in it is changed silently.
   bool config = false;

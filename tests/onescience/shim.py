@@ -47,20 +47,21 @@ def _training(name):
     return module
 
 
-def pretrain(train_valid_test_dataset_provider, model_provider, model_type=None, forward_step_func=None, args_defaults=None):
+def pretrain(train_valid_test_dataset_provider, model_provider, model_type=None, forward_step_func=None, extra_args_provider=None, args_defaults=None):
     """Megatron's trainer, answered by our runtime's: its schedule, its optimizer; Megatron's layers and groups. Losses of the last
-    stage go to $SHIM_LOSSES, the trained stages' weights to $SHIM_WEIGHTS."""
+    stage go to $SHIM_LOSSES; $SHIM_PARAMS is the model's params.yaml, for --save; $SHIM_SAVED gets what was trained in Megatron's format."""
     import json
 
     import torch
     from shardwright import parallel
+    from shardwright.parallel import device_mesh
 
     def extra(parser):
         for flag in ("num-layers", "hidden-size", "num-attention-heads", "seq-length", "max-position-embeddings"):
             parser.add_argument("--" + flag, type=int)
-        return parser
+        return extra_args_provider(parser) if extra_args_provider else parser
 
-    sys.argv = sys.argv + ["--dtype", "f64", "--params", "none", "--log-interval", "1000"]
+    sys.argv = sys.argv + ["--dtype", "f64", "--params", os.environ.get("SHIM_PARAMS", "none"), "--init", "local", "--log-interval", "1000"]
     held = {}
 
     def provide(first, last):
@@ -71,11 +72,23 @@ def pretrain(train_valid_test_dataset_provider, model_provider, model_type=None,
         held["stage"] = model_provider(first, last)
         return held["stage"]
 
+    if os.environ.get("SHIM_SAVED"):   # while there are process groups
+        end = device_mesh.shutdown
+        device_mesh.shutdown = lambda: (save(held["stage"], os.environ["SHIM_SAVED"]), end())
     history = parallel.pretrain(train_valid_test_dataset_provider, provide, forward_step_func, model_type=model_type, extra_args_provider=extra, args_defaults=args_defaults)
     if history and rank() == int(os.environ["WORLD_SIZE"]) - 1:
         json.dump([h["lm loss"] for h in history], open(os.environ["SHIM_LOSSES"], "w"))
-    if os.environ.get("SHIM_WEIGHTS"):
-        torch.save({n: t.detach() for n, t in held["stage"].state_dict().items()}, os.environ["SHIM_WEIGHTS"] + f".{rank()}")
+
+
+def save(stage, folder):
+    """As Megatron-LM saves with --ckpt-format torch."""
+    import torch
+    from megatron.core import parallel_state
+
+    tp, pp = parallel_state.get_tensor_model_parallel_rank(), parallel_state.get_pipeline_model_parallel_rank()
+    mine = os.path.join(folder, f"mp_rank_{tp:02d}_{pp:03d}")
+    os.makedirs(mine, exist_ok=True)
+    torch.save({"model": stage.state_dict_for_save_checkpoint(), "iteration": 1}, os.path.join(mine, "model_optim_rng.pt"))
 
 
 def install(packages):

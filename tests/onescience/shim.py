@@ -52,7 +52,6 @@ def pretrain(train_valid_test_dataset_provider, model_provider, model_type=None,
     stage go to $SHIM_LOSSES; $SHIM_PARAMS is the model's params.yaml, for --save; $SHIM_SAVED gets what was trained in Megatron's format."""
     import json
 
-    import torch
     from shardwright import parallel
     from shardwright.parallel import device_mesh
 

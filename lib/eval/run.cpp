@@ -460,6 +460,7 @@ Expected<std::unique_ptr<Traced>> trace(const Job& job, const Options& options, 
           register_torch(in, options.rules, options.watch, options.rules_dirs);
           for (const auto& [name, text] : options.described) in.modules.source(name, text, "rules/described/" + name);
           Runner(job, *out, source, sm).run();
+          model::partition_slices(out->trace);
           if (!in.tensors_only) model::fold_wrappers(out->trace);
         } catch (PyError& e) { error = from_error(in, e); } catch (Abort& a) {
           error = failure(a.message, a.where, "budget");

@@ -455,7 +455,31 @@ void Propagator::concat(const Op& op) {
 
 // ---- labelled operations -----------------------------------------------------------------------------------------------------
 
+/// A slice that takes whole parts of a dimension of which each rank holds its share part by part (the q of q, k and v).
+bool Propagator::slice_of_parts(const Op& op) {
+  if (op.sizes.size() != 2 || op.inputs.size() != 1) return false;
+  const Placement& p = place(op.inputs[0].tensor);
+  const std::size_t d = index(op.dim);
+  if (!p.known || p.partial >= 0 || d >= p.dims.size() || !sharded(p, d)) return false;
+  const Dim f = p.dims[d];
+  const std::int64_t length = op.sizes[1] - op.sizes[0];
+  Placement q = p;
+  if (f[0].shard >= 0 && f[0].mixed && f.size() == 1) {
+    q.dims[d] = {Factor{length, f[0].shard, -1, true}};
+  } else if (f.size() > 1 && f[0].shard < 0) {
+    const std::int64_t part = trace_->tensor(op.inputs[0].tensor).shape[d] / f[0].size;
+    if (part < 1 || op.sizes[0] % part != 0 || length % part != 0) return false;
+    if (length == part) q.dims[d].erase(q.dims[d].begin());
+    else q.dims[d][0].size = length / part;
+  } else {
+    return false;
+  }
+  set(op.outputs[0], std::move(q));
+  return true;
+}
+
 void Propagator::labelled(const Op& op) {
+  if (slice_of_parts(op)) return;
   bool known = true;
   for (const auto& o : op.inputs) known = known && place(o.tensor).known;
   const std::string name = last_part(op.name);

@@ -129,6 +129,7 @@ class Propagator final : public eval::Observer {
   void confirm(const Op&);
   void bare_weights();
   void lost_tail(const Op&);
+  bool slice_of_parts(const Op&);
   void shard_fan_in();
   void needless_gathers();
   void repeated_copies();

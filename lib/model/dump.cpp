@@ -10,7 +10,7 @@ using nlohmann::json;
 constexpr const char* prim_names[] = {"labelled", "reshape", "split", "concat", "create", "opaque"};
 constexpr const char* linearity_names[] = {"linear", "bilinear", "nonlinear"};
 constexpr const char* origin_names[] = {"input", "parameter", "buffer", "constant", "result"};
-constexpr const char* role_names[] = {"dim", "shape", "split_size", "split_sizes", "factor"};
+constexpr const char* role_names[] = {"dim", "shape", "split_size", "split_sizes", "factor", "piece_start", "piece_stop"};
 
 std::string place(const support::SourceManager* sm, const Range& r) {
   if (!r.valid()) return "";

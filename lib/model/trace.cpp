@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 
 namespace shardwright::model {
 namespace {
@@ -93,6 +94,53 @@ void fold_wrappers(Trace& t) {
       method.step = around.step;
       method.iters = around.iters;
       method.via_partial = around.via_partial;
+    }
+  }
+}
+
+void partition_slices(Trace& t) {
+  std::map<std::pair<TensorId, int>, std::vector<OpId>> of;  // a tensor's dimension: its slices
+  for (Op& op : t.ops)
+    if (op.prim == Prim::Labelled && !op.sizes.empty()) of[{op.inputs[0].tensor, op.dim}].push_back(op.id);
+  for (const auto& [where, slices] : of) {
+    std::set<std::pair<std::int64_t, std::int64_t>> parts;
+    for (OpId o : slices) parts.emplace(t.op(o).sizes[0], t.op(o).sizes[1]);
+    std::int64_t end = 0;
+    std::vector<std::int64_t> sizes;
+    bool whole = true;
+    for (const auto& [start, stop] : parts) {
+      whole = whole && start == end && stop > start;
+      sizes.push_back(stop - start);
+      end = stop;
+    }
+    whole = whole && sizes.size() > 1 && end == t.tensor(where.first).shape[static_cast<std::size_t>(where.second)];
+    for (OpId o : slices) {
+      Op& op = t.ops[static_cast<std::size_t>(o)];
+      if (!whole) {
+        op.sizes.clear();
+        op.size_args.clear();
+        continue;
+      }
+      const auto mine = static_cast<std::size_t>(std::distance(parts.begin(), parts.find({op.sizes[0], op.sizes[1]})));
+      const Tensor piece = t.tensor(op.outputs[0]);
+      op.prim = Prim::Split;
+      op.constants = "piece " + std::to_string(mine) + " of " + std::to_string(sizes.size());
+      op.sizes = sizes;
+      op.in.clear();
+      op.out.clear();
+      op.labels.clear();
+      op.outputs.clear();
+      for (std::size_t k = 0; k < sizes.size(); ++k) {
+        Tensor x = piece;
+        if (k != mine) {
+          x.id = static_cast<TensorId>(t.tensors.size());
+          x.shape[static_cast<std::size_t>(op.dim)] = sizes[k];
+          t.tensors.push_back(x);
+        }
+        t.tensors[static_cast<std::size_t>(x.id)].output_index = static_cast<int>(k);
+        op.outputs.push_back(x.id);
+      }
+      for (SizeArg& a : op.size_args) a.dim = static_cast<int>(mine);
     }
   }
 }

@@ -101,6 +101,8 @@ struct SizeArg {
     SplitSize,   ///< size of one piece along Op::dim
     SplitSizes,  ///< list of the pieces' sizes
     Factor,      ///< a named length of an einops pattern: factor `dim` of the decomposed shape of output 0
+    PieceStart,  ///< where output `dim` of a Split begins along Op::dim; negative: counted from the end
+    PieceStop,   ///< where it ends
   };
   Role role = Dim;
   int dim = 0;
@@ -129,8 +131,8 @@ struct Op {
   std::vector<std::vector<int>> out;
   std::vector<Label> labels;
   bool mean = false;                ///< the contraction divides by the full size
-  int dim = 0;                      ///< Split, Concat
-  std::vector<std::int64_t> sizes;  ///< Split
+  int dim = 0;                      ///< Split, Concat; see partition_slices
+  std::vector<std::int64_t> sizes;  ///< Split; see partition_slices
   std::vector<int>
       into;  ///< Reshape that only merges, inserts or drops dimensions: where each one of the input goes, -1 for one dropped; else empty
   std::vector<SizeArg> size_args;
@@ -352,6 +354,11 @@ std::vector<NamedTensor> named_tensors(const Trace&, bool buffers = true);
 /// A decorator's function around a method that computes nothing and returns what the method returns is transparent: the method's frame
 /// becomes a call of whoever called the decorated method. (Its arguments may differ from those written there.)
 void fold_wrappers(Trace&);
+
+/// Slices that together are a partition of a dimension (q, k, v = y[..., :d], y[..., d:2 * d], y[..., 2 * d:]) become Splits into all
+/// the pieces, of which each uses one. Until then a slice of one dimension is Labelled with `dim` and `sizes` = {start, stop}, which those
+/// that are no such part lose.
+void partition_slices(Trace&);
 
 /// Every tensor inside a Binding, depth first.
 std::vector<TensorId> tensors_of(const Binding&);

@@ -284,6 +284,15 @@ class Sizes {
         for (std::size_t i = 0; i < a.values.size(); ++i)
           needed.push_back(i < op.outputs.size() ? ctx_.local_size(op.outputs[i], op.dim) : a.values[i]);
         break;
+      case Role::PieceStart:
+      case Role::PieceStop: {
+        const auto end = static_cast<std::size_t>(a.dim) + (a.role == Role::PieceStop ? 1 : 0);
+        std::int64_t at = 0;
+        for (std::size_t k = 0; k < end && k < op.outputs.size(); ++k) at += ctx_.local_size(op.outputs[k], op.dim);
+        if (!a.values.empty() && a.values[0] < 0) at -= ctx_.local_size(op.inputs[0].tensor, op.dim);
+        needed.push_back(at);
+        break;
+      }
     }
     if (a.values.empty()) return;
     bool several = a.role == Role::Shape || a.role == Role::SplitSizes;

@@ -16,7 +16,9 @@ std::optional<Shape> spatial(Domain& d, const Value& v, std::size_t rank, std::i
 TensorId resized(Call& c, TensorId t, const std::vector<int>& whole, const Shape& shape, std::optional<DType> dtype = {});
 /// One Labelled operation for a key of ints, slices, None and Ellipsis (already expanded); see indexing.cpp.
 Value select_at(Call& c, TensorId t, int dim, std::int64_t index, const program::Expr* operand);
-Value narrow_to(Call& c, TensorId t, int dim, std::int64_t start, std::int64_t length, std::int64_t step, const program::Expr* operand);
+/// `bounds`: where start and length are written, for edits.
+Value narrow_to(Call& c, TensorId t, int dim, std::int64_t start, std::int64_t length, const program::Expr* operand,
+                std::vector<model::SizeArg> bounds = {});
 /// Split of `t` and its results' ids.
 std::vector<TensorId> split_into(const Call& c, const std::string& name, TensorId t, int dim, const Shape& sizes,
                                  std::vector<model::SizeArg> args, const program::Expr* operand);

@@ -244,7 +244,8 @@ void fill_torch(Domain& d, ModuleObj& m) {
     std::vector<TensorId> ids;
     for (std::size_t i = 3; i < info.args.size(); ++i)
       if (info.args[i].is(Kind::Tensor)) ids.push_back(d.id(info.args[i]));
-    return d.wrap(d.opaque(in.to_str(info.args[0]), in.site(info.call), ids, {*shape, *type, {}}, in.to_str(info.args[0])));
+    return d.wrap(
+        d.opaque(in.to_str(info.args[0]), in.site(info.call), ids, {*shape, *type, {}}, "no rule says how it can be computed in parts"));
   });
 }
 

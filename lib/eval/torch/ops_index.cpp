@@ -34,7 +34,9 @@ struct Item {
   std::int64_t start = 0, stop = 0, step = 1;  ///< Int: start; Slice: normalised
   bool all = true;                             ///< Slice: everything
   TensorId tensor = -1;
-  std::size_t dims = 1;  ///< dimensions of the source it consumes
+  std::size_t dims = 1;                ///< dimensions of the source it consumes
+  std::vector<model::SizeArg> bounds;  ///< Slice: its bounds as written; empty where one cannot be edited
+  bool edits = false;                  ///< Slice: `bounds` are all that it has
 };
 
 struct Key {
@@ -51,6 +53,22 @@ std::optional<std::int64_t> bound(Domain& d, const Value& v, std::int64_t fallba
   }
   std::int64_t x = *i < 0 ? *i + n : *i;
   return std::clamp<std::int64_t>(x, 0, n);
+}
+
+/// The bounds of a slice as written, into `i`; false where an edit of them would not do.
+bool bounds_of(Domain& d, const SliceObj& s, std::int64_t n, Item& i) {
+  if (i.step != 1) return true;
+  const program::Expr* e = s.expr;
+  const std::pair<const Value*, model::SizeArg::Role> given[] = {{&s.start, model::SizeArg::PieceStart},
+                                                                 {&s.stop, model::SizeArg::PieceStop}};
+  for (std::size_t k = 0; k < 2; ++k) {
+    const Value& v = *given[k].first;
+    if (v.is_none()) continue;
+    const std::int64_t x = *d.integer(v);
+    if (x < -n || x > n) return false;
+    i.bounds.push_back({given[k].second, 0, {x}, {v.sym()}, e && k < e->kids.size() ? e->kids[k] : nullptr});
+  }
+  return true;
 }
 
 Key read_key(Domain& d, TensorId t, const Value& key, const program::Expr* site) {
@@ -94,6 +112,7 @@ Key read_key(Domain& d, TensorId t, const Value& key, const program::Expr* site)
       i.stop = std::max(*stop, *start);
       i.step = *step;
       i.all = i.start == 0 && i.stop == shape[at] && i.step == 1;
+      i.edits = bounds_of(d, *s, shape[at], i);
       k.items.push_back(i);
       ++at;
     } else if (p.is(Kind::Tensor)) {
@@ -177,6 +196,30 @@ TensorId basic(Domain& d, const Site& site, TensorId t, const std::vector<Item>&
     else changes = changes || i.kind == Item::Int || !i.all;
     if (i.kind != Item::Int) ++result_at;
   }
+  // y[..., ::2] of n = 2m: the first of each pair of (m, 2).
+  const auto strided = [&](const Item& i, std::int64_t n) {
+    return i.kind == Item::Slice && i.step > 1 && i.start < i.step && n % i.step == 0 &&
+        (i.stop - i.start + i.step - 1) / i.step == n / i.step;
+  };
+  std::size_t changed = 0, only = 0, dim = 0;
+  for (const Item& i : items) {
+    if (i.kind == Item::New) continue;
+    if (i.kind == Item::Int || !i.all) ++changed, only = dim;
+    ++dim;
+  }
+  if (changed == 1 && dim == items.size() && strided(items[only], source.shape[only])) {
+    const std::int64_t step = items[only].step;
+    const auto at = static_cast<std::ptrdiff_t>(only);
+    Shape pairs = source.shape;
+    pairs[only] /= step;
+    pairs.insert(pairs.begin() + at + 1, step);
+    std::vector<Item> pick(pairs.size());
+    pick[only + 1].kind = Item::Int;
+    pick[only + 1].start = items[only].start;
+    std::vector<char> ones = source.literal_one;
+    ones.insert(ones.begin() + at + 1, 0);
+    return basic(d, site, d.reshape("torch.Tensor.__getitem__", site, t, pairs, ones, {}, operand), pick, nullptr);
+  }
   if (changes) {
     Build b(d, "torch.Tensor.__getitem__", Prim::Labelled, site);
     b.view = true;
@@ -205,6 +248,12 @@ TensorId basic(Domain& d, const Site& site, TensorId t, const std::vector<Item>&
         map.emplace_back(i.start, i.step);
       }
       ++at;
+    }
+    if (const Item& i = items[only];
+        changed == 1 && dim == items.size() && i.kind == Item::Slice && i.step == 1 && i.edits && site.direct) {
+      b.op.dim = static_cast<int>(only);
+      b.op.sizes = {i.start, i.stop};
+      b.op.size_args = i.bounds;
     }
     b.operand(t, "input", operand);
     b.op.in = {labels};
@@ -446,19 +495,21 @@ Value select_at(Call& c, TensorId t, int dim, std::int64_t index, const program:
   return c.d.wrap(basic(c.d, c.site, t, items, operand));
 }
 
-Value narrow_to(Call& c, TensorId t, int dim, std::int64_t start, std::int64_t length, std::int64_t step, const program::Expr* operand) {
+Value narrow_to(Call& c, TensorId t, int dim, std::int64_t start, std::int64_t length, const program::Expr* operand,
+                std::vector<model::SizeArg> bounds) {
   const Shape s = c.d.shape(t);
   std::vector<Item> items(s.size());
   Item& i = items[static_cast<std::size_t>(dim)];
   i.start = start < 0 ? start + s[static_cast<std::size_t>(dim)] : start;
   i.stop = i.start + length;
-  i.step = step;
   if (i.stop > s[static_cast<std::size_t>(dim)])
     c.in.raise("RuntimeError",
                "start (" + std::to_string(start) + ") + length (" + std::to_string(length) + ") exceeds dimension size (" +
                    std::to_string(s[static_cast<std::size_t>(dim)]) + ").",
                c.info.call);
   i.all = i.start == 0 && length == s[static_cast<std::size_t>(dim)];
+  i.edits = !bounds.empty();
+  i.bounds = std::move(bounds);
   return c.d.wrap(basic(c.d, c.site, t, items, operand));
 }
 

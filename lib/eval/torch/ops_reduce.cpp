@@ -142,7 +142,7 @@ Value diff(Call& c) {
   for (std::int64_t i = 0; i < c.integer("n", 1); ++i) {
     std::int64_t size = c.d.shape(t)[static_cast<std::size_t>(dim)];
     if (size == 0) break;
-    Value next = narrow_to(c, t, dim, 1, size - 1, 1, nullptr), here = narrow_to(c, t, dim, 0, size - 1, 1, nullptr);
+    Value next = narrow_to(c, t, dim, 1, size - 1, nullptr), here = narrow_to(c, t, dim, 0, size - 1, nullptr);
     t = c.d.id(
         c.d.elementwise(c, "torch.sub", {next, here}, {"input", "other"}, {nullptr, nullptr}, Linearity::Linear, c.d.tensor(t).dtype));
   }
@@ -272,19 +272,40 @@ Value layer_norm(Call& c) {
   return c.d.wrap(b.done({{source.shape, source.dtype, source.literal_one}})[0]);
 }
 
+/// Statistics within each group of channels: channels are (groups, channels of a group), of which the groups are free.
 Value group_norm(Call& c) {
-  TensorId t = c.tensor("input");
+  const TensorId t = c.tensor("input");
   const model::Tensor source = c.d.tensor(t);
+  const std::int64_t groups = c.integer("num_groups", 1);
+  if (source.shape.size() < 2 || groups < 1 || source.shape[1] % groups != 0)
+    c.in.raise("RuntimeError",
+               "Expected number of channels in input to be divisible by num_groups, but got input of shape " +
+                   model::shape_text(source.shape) + " and num_groups=" + std::to_string(groups),
+               c.info.call);
+  Shape apart = source.shape;
+  apart[1] = groups;
+  apart.insert(apart.begin() + 2, source.shape[1] / groups);
+  const program::Expr* written = c.site.direct ? c.expr("num_groups") : nullptr;
+  const TensorId x = c.d.reshape(c.name, c.site, t, apart, std::vector<char>(apart.size(), 0),
+                                 {{model::SizeArg::Dim, 1, {groups}, {c.arg("num_groups").sym()}, written}}, c.expr("input"));
+  std::vector<std::pair<const char*, TensorId>> affine_ones;
+  for (const char* p : {"weight", "bias"})
+    if (c.arg(p).is(Kind::Tensor))
+      affine_ones.emplace_back(
+          p, c.d.reshape(c.name, c.site, c.tensor(p), {groups, source.shape[1] / groups}, std::vector<char>(2, 0), {}, c.expr(p)));
   Build b = c.build(Prim::Labelled);
-  std::vector<int> labels = b.fresh(t);
-  for (std::size_t i = 1; i < labels.size(); ++i) block(b, labels[i], "norm");
-  b.operand(t, "input", c.expr("input"));
+  std::vector<int> labels = b.fresh(x);
+  for (std::size_t i = 2; i < labels.size(); ++i) block(b, labels[i], "norm");
+  b.operand(x, "input", nullptr);
   b.op.in.push_back(labels);
-  affine(c, b, "weight", {labels.size() > 1 ? labels[1] : -1});
-  affine(c, b, "bias", {labels.size() > 1 ? labels[1] : -1});
+  for (const auto& [name, p] : affine_ones) {
+    b.operand(p, name, nullptr);
+    b.op.in.push_back({labels[1], labels[2]});
+  }
   b.op.out = {labels};
   b.op.flops = 8 * count_of(source.shape);
-  return c.d.wrap(b.done({{source.shape, source.dtype, source.literal_one}})[0]);
+  const TensorId y = b.done({{apart, source.dtype, std::vector<char>(apart.size(), 0)}})[0];
+  return c.d.wrap(c.d.reshape(c.name, c.site, y, source.shape, source.literal_one));
 }
 
 /// Statistics over everything but the channels (batch included, when training): channels are free.

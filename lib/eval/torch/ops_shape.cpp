@@ -686,7 +686,9 @@ Value narrow(Call& c) {
   int dim = c.dim("dim", rank, 0);
   auto start = c.d.integer(c.arg("start")), length = c.d.integer(c.arg("length"));
   if (!start || !length) return unknown_size(c);
-  return narrow_to(c, t, dim, *start, *length, 1, c.expr("input"));
+  return narrow_to(c, t, dim, *start, *length, c.expr("input"),
+                   {{SizeArg::PieceStart, 0, {*start}, {c.arg("start").sym()}, c.expr("start")},
+                    {SizeArg::SplitSize, 0, {*length}, {c.arg("length").sym()}, c.expr("length")}});
 }
 
 Value select(Call& c) {

@@ -346,6 +346,7 @@ support::Expected<bool> plan_again(Analysis& a, const ModelRequest& request, con
       if (want.grid.pp > 1 && !a.file.cxx) {  // stages of models in C++ are planned, not written
         a.slicer = std::make_unique<rewrite::StageSlicer>(t, sm, other);
         if (want.target && want.target->plain_sends) a.slicer->send_contiguous();
+        a.slicer->build_whole(want.built_whole);
         for (auto s : a.sharding.states) po.varying.push_back(s == sharding::State::V || s == sharding::State::P);
         if (have_pins) {
           auto cuts = plan::cuts_of(pins, t, po);

@@ -72,6 +72,7 @@ struct PlanRequest {
   std::string plan_file;                                        ///< --plan FILE
   std::vector<std::string> whole;                               ///< parameters that no axis may cut
   std::set<std::pair<model::Clock, pipeline::CutKind>> no_cut;  ///< cuts that may not be taken
+  std::set<int> built_whole;              ///< stages whose constructors build all of the model and drop what is not theirs
   const rules::Target* target = nullptr;  ///< whose layers and conventions the text is written for; nullptr: our runtime's
 };
 

@@ -114,7 +114,7 @@ std::optional<support::Diagnostic> fault_of(const lint::Found& found, lint::Prop
 support::Expected<Recheck> check_in(const TemporaryFolder& folder, const Analysis& a, const emit::PackageInput& in,
                                     const std::vector<emit::File>& files, const emit::Grid& grid, support::SourceManager& sm) {
   Recheck out;
-  auto faulty = [&](support::Diagnostic what, int stage, std::string parameter = "") {
+  auto faulty = [&](support::Diagnostic what, int stage, std::string parameter = "") -> Recheck& {
     out.fault = Fault{std::move(what), stage, std::move(parameter)};
     return out;
   };
@@ -197,7 +197,8 @@ support::Expected<Recheck> check_in(const TemporaryFolder& folder, const Analysi
     if (!traced) {
       support::Diagnostic d = traced.error();
       d.message = fmt::format("the generated stage {} does not run on abstract tensors: {}", k, d.message);
-      return faulty(std::move(d), k);
+      faulty(std::move(d), k).fault->raised = true;
+      return out;
     }
     const auto& s = (*traced)->trace;
     if (watched) {

@@ -15,6 +15,7 @@ struct Fault {
   support::Diagnostic what;
   int stage = -1;         ///< -1: of no one stage
   std::string parameter;  ///< whose local shape is wrong; "" otherwise
+  bool raised = false;    ///< the stage does not run
 };
 
 struct Recheck {

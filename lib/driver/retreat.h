@@ -4,8 +4,9 @@
 
 namespace shardwright::driver {
 
-/// First the axes of the parameter that the fault names; then other cuts than those beside the faulty stage; then, with the cuts as they
-/// were, each kind of axis (the same one of every layer) by itself; then one kind after the other, until nothing is split.
+/// First the axes of the parameter that the fault names; then a stage that does not run builds all of the model and drops what it does not
+/// hold; then other cuts than those beside the faulty stage; then, with the cuts as they were, each kind of axis (the same one of every
+/// layer) by itself; then one kind after the other, until nothing is split.
 class Retreat {
  public:
   /// Changes `want` for the next attempt; false: nothing is left to do without.

@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -126,6 +127,9 @@ class StageSlicer {
   ~StageSlicer();
   /// What a stage returns is made contiguous: the library sends it as it is, which other layouts do not allow.
   void send_contiguous();
+  /// Constructors of these stages build all that the original's build, and drop at the end what the stage does not hold: where a
+  /// constructor reads what it has built before (widths of other modules, a list that it fills), leaving a part out is not enough.
+  void build_whole(std::set<int> stages);
   /// Can generation express this cut? Empty: yes; else the reason.
   std::string refuses(const pipeline::Cut&) const;
   /// Fixes the partition that the following calls speak of. Returns why it cannot be written, empty when fine; `refused` is

@@ -52,6 +52,11 @@ InitSlice::InitSlice(const Context& c, const Use& use, int stage, ModuleId m) : 
     sites();
     return;
   }
+  if (whole()) {
+    narrow_ = true;
+    sites();
+    return;
+  }
   rounds();
   sites();
   guards();
@@ -610,7 +615,7 @@ void InitSlice::site(const Function* f, const Expr* e, bool ok) {
   if (one_loop && loop && !partial.empty() && (partial.size() > 1 || !whole.empty()))
     if (counter_for(f, loop, clause)) used_counters_.insert(loop);
   if (other.empty()) return;
-  if (!ok) {
+  if (!ok || whole()) {
     narrow_ = true;
     return;
   }

@@ -46,6 +46,7 @@ class InitSlice {
   bool needed_later(const Function* f, const Stmt* s) const;
   bool needed_later(const Function* f, const Stmt* s, std::set<const Stmt*>& seen) const;
   bool dropped(const Stmt* s) const { return drop_.count(s) != 0; }
+  bool whole() const { return c_.built_whole.count(stage_) != 0; }
   bool live_frame(FrameId f) const;
   void site(const Function* f, const Expr* e, bool absent_allowed);
   void visit_sites(const Function* f, const Stmt* s, const Expr* e, bool absent_allowed);

@@ -131,7 +131,8 @@ class Context {
   const Trace& trace;
   const support::SourceManager& sources;
   Facts facts;
-  bool contiguous = false;  ///< what a stage returns is made contiguous
+  bool contiguous = false;    ///< what a stage returns is made contiguous
+  std::set<int> built_whole;  ///< stages whose constructors build all that the original's do and drop it at the end
   const FunctionIndex& index(const Function* f) const;
   const FunctionIndex& index(FrameId f) const { return index(trace.frame(f).function); }
   const Layout& layout(const Function* f) const;

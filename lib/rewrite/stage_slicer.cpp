@@ -222,6 +222,7 @@ StageSlicer::StageSlicer(const model::Trace& t, const support::SourceManager& s,
 StageSlicer::~StageSlicer() = default;
 
 void StageSlicer::send_contiguous() { impl_->context.contiguous = true; }
+void StageSlicer::build_whole(std::set<int> stages) { impl_->context.built_whole = std::move(stages); }
 
 std::string StageSlicer::refuses(const pipeline::Cut& cut) const {
   std::string error;

@@ -1,6 +1,7 @@
 #include "sharding/infer.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 namespace shardwright::sharding {
@@ -61,7 +62,20 @@ class Inferrer {
   }
   static std::string short_of(const Op& op) {
     const auto dot = op.name.rfind('.');
+    if (op.name.compare(dot + 1, std::string::npos, "__getitem__") == 0) return "a slice";
     return dot == std::string::npos ? op.name : op.name.substr(dot + 1);
+  }
+
+  /// The rules' one word for why an operation needs a dimension whole, so that a reader sees what happens to it.
+  static std::string sentence(const Op& op, const std::string& why) {
+    static const std::map<std::string, std::string> said{{"norm", "a norm is computed over it"},
+                                                         {"softmax", "a softmax is computed over it"},
+                                                         {"slice", "a slice takes part of it"},
+                                                         {"index", "an index picks from it"},
+                                                         {"convolution", "a convolution runs along it"}};
+    const auto at = said.find(why);
+    if (at != said.end()) return at->second;
+    return why.empty() ? short_of(op) + " needs it whole" : why;
   }
 
   void apply(const Op& op) {
@@ -162,7 +176,7 @@ class Inferrer {
       if (contracted && is_lookup(op) && static_cast<int>(l) == op.in[1][0]) {
         summed.insert(summed.end(), by_label[l].begin(), by_label[l].end());
       } else if (op.labels[l].blocked) {
-        store().block(by_label[l], reason(op, op.labels[l].why.empty() ? short_of(op) + " needs it whole" : op.labels[l].why));
+        store().block(by_label[l], reason(op, sentence(op, op.labels[l].why)));
       } else if (contracted && op.linearity == model::Linearity::Nonlinear) {
         store().block(by_label[l], reason(op, short_of(op) + " reduces it and is not a sum"));
       } else if (contracted && in_custom_function(op)) {

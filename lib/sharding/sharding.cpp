@@ -65,9 +65,16 @@ Fallback fallback(const Trace& trace, const std::map<TensorId, ModuleId>& owners
   f.axis = a.id;
   std::string who = "the model";
   TensorId first = -1;
-  for (TensorId p : a.parameters)
-    if (first < 0 && trace.tensor(p).origin == model::Origin::Parameter) first = p;
-  if (const Module* m = first >= 0 ? owner(trace, owners, first) : nullptr) {
+  std::set<ModuleId> of;
+  for (TensorId p : a.parameters) {
+    if (trace.tensor(p).origin != model::Origin::Parameter) continue;
+    if (first < 0) first = p;
+    if (const auto it = owners.find(p); it != owners.end()) of.insert(it->second);
+  }
+  const Module* m = first >= 0 ? owner(trace, owners, first) : nullptr;
+  // The module that stays whole: a layer that is built in where it is only that one, or where nothing but the model itself is above.
+  if (m != nullptr && owners.count(first) > 0 && (of.size() == 1 || m->id == 0)) m = &trace.module(owners.at(first));
+  if (m != nullptr) {
     f.module = m->fqn;
     who = short_type(m->type) + (m->fqn.empty() ? "" : " (" + m->fqn + ")");
     if (m->construct_call != nullptr) f.where = m->construct_call->range;
@@ -84,24 +91,42 @@ Fallback fallback(const Trace& trace, const std::map<TensorId, ModuleId>& owners
   return f;
 }
 
-void report_fallbacks(const Trace& trace, const AxisTable& table, const std::vector<int>& wanted, Result& r) {
+/// Returns the parameters that were spoken of.
+std::set<TensorId> report_fallbacks(const Trace& trace, const AxisTable& table, const std::vector<int>& wanted, Result& r) {
   std::map<TensorId, ModuleId> owners;
   for (const auto& n : model::named_tensors(trace)) owners.emplace(n.ref.tensor, n.module);
-  for (int a : wanted) r.fallbacks.push_back(fallback(trace, owners, table, r.axes[index(a)], r.tp));
+  std::set<TensorId> said;
+  std::set<std::pair<std::string, std::string>> reasons;  // of a module: once, however many axes it has
+  const auto report = [&](const Axis& a, bool once) {
+    Fallback f = fallback(trace, owners, table, a, r.tp);
+    said.insert(a.parameters.begin(), a.parameters.end());
+    if (reasons.emplace(f.module, a.why_not).second || !once) r.fallbacks.push_back(std::move(f));
+  };
+  for (int a : wanted) report(r.axes[index(a)], false);
   // What an operation that was not understood alone keeps whole: a region (two matrices at least) that could have been split.
   for (const Axis& a : r.axes) {
     if (!table.unknown_only[index(a.id)] || a.legal || a.size < 2) continue;
     const auto matrices = std::count_if(a.parameters.begin(), a.parameters.end(), [&](TensorId p) {
       return trace.tensor(p).origin == model::Origin::Parameter && trace.tensor(p).shape.size() >= 2;
     });
-    if (matrices >= 1) r.fallbacks.push_back(fallback(trace, owners, table, a, r.tp));
+    if (matrices >= 1) report(a, true);
   }
+  return said;
 }
 
-void report_whole(const Trace& trace, const AxisTable& table, Result& r) {
-  std::set<TensorId> said;
-  for (const Fallback& f : r.fallbacks)
-    for (TensorId p : r.axes[index(f.axis)].parameters) said.insert(p);
+/// Dimensions that nobody wants split: a convolution's window, the pieces that a dimension is cut into (the 3 of q, k and v).
+bool minor(const Trace& trace, TensorId t, const Factored& f, const Axis& a) {
+  const std::string& why = a.why_not;
+  const std::string parts = "takes parts of it";
+  if (why.size() >= parts.size() && why.compare(why.size() - parts.size(), parts.size(), parts) == 0 && a.size <= 4) return true;
+  if (why.rfind("an index picks", 0) == 0 || why == "real and imaginary part") return true;
+  // Behind the channels of a matrix with windows.
+  for (std::size_t i = 2; i < f.size(); ++i)
+    if (carries(f[i], a.id) && why.find("convolution") != std::string::npos && trace.tensor(t).shape.size() > 2) return true;
+  return false;
+}
+
+void report_whole(const Trace& trace, const AxisTable& table, std::set<TensorId> said, Result& r) {
   std::set<TensorId> matrices, seen;
   std::vector<TensorId> open;  // what multiplies, and what that is made of without an input: a weight that is normalised first
   for (const auto& op : trace.ops)
@@ -122,15 +147,15 @@ void report_whole(const Trace& trace, const AxisTable& table, Result& r) {
   std::map<int, std::vector<TensorId>> by_axis;
   for (TensorId t : matrices) {
     if (said.count(t)) continue;
-    // Best is one that could have been split, then a reason with a place. The axis that the fewest share is the one that is this matrix's
-    // own matter: not the stream that runs through the model.
+    // Best is one that could have been split; windows and counts of pieces are not what a reader asks about. The axis that the fewest
+    // share is the one that is this matrix's own matter: not the stream that runs through the model.
     const Axis* best = nullptr;
     for (int a : table.of_tensor[index(t)]) {
       const Axis& x = r.axes[index(a)];
       if (x.size < 2) continue;
       if (best == nullptr ||
-          std::tuple(!x.legal, !x.where.valid(), x.parameters.size(), -x.size) <
-              std::tuple(!best->legal, !best->where.valid(), best->parameters.size(), -best->size))
+          std::tuple(!x.legal, minor(trace, t, r.tensors[index(t)], x), x.parameters.size(), -x.size) <
+              std::tuple(!best->legal, minor(trace, t, r.tensors[index(t)], *best), best->parameters.size(), -best->size))
         best = &x;
     }
     by_axis[best ? best->id : -1].push_back(t);
@@ -163,10 +188,7 @@ Result place_axes(const Trace& trace, const Options& options, AxisTable& table, 
   if (options.tp > 1)
     for (int a : chosen) r.axes[index(a)].chosen = true;
   assign_states(trace, options, table, r);
-  if (options.tp > 1) {
-    report_fallbacks(trace, table, wanted, r);
-    report_whole(trace, table, r);
-  }
+  if (options.tp > 1) { report_whole(trace, table, report_fallbacks(trace, table, wanted, r), r); }
   return r;
 }
 

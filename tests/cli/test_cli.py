@@ -364,7 +364,7 @@ class Convert(Case):
         self.good("convert", "normed.py:Net", "--input", "x=f32[2,3,16]", "--tp", 2, "-o", "normed")
         readme = (self.dir / "normed" / "README.md").read_text()
         self.assertIn("up.weight", readme)
-        self.assertIn("the axis of size 32 is not split: norm", readme)
+        self.assertIn("the axis of size 32 is not split: a norm is computed over it", readme)
         self.assertNotIn("a.weight:", readme)
 
     def test_input_called_like_what_is_received(self):

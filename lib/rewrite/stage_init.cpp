@@ -615,7 +615,7 @@ void InitSlice::site(const Function* f, const Expr* e, bool ok) {
   if (one_loop && loop && !partial.empty() && (partial.size() > 1 || !whole.empty()))
     if (counter_for(f, loop, clause)) used_counters_.insert(loop);
   if (other.empty()) return;
-  if (!ok || whole()) {
+  if (!ok || this->whole()) {
     narrow_ = true;
     return;
   }

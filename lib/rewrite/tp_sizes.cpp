@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "rewrite/tp_context.h"
 
@@ -72,7 +73,12 @@ class Sizes {
 
   /// `batch = n // heads`: written so that batch is the full size.
   void quotients() {
+    std::set<const Sym*> bounds;  // half = n // 2 bounds a piece of what is local
+    for (const auto& op : ctx_.trace.ops)
+      for (const auto& a : op.size_args)
+        if (a.role == model::SizeArg::PieceStart || a.role == model::SizeArg::PieceStop) bounds.insert(a.syms.begin(), a.syms.end());
     for (const auto& w : ctx_.trace.var_writes) {
+      if (bounds.count(w.value.sym)) continue;
       if (w.frame < 0 || w.step < 0 || ctx_.trace.frame(w.frame).init || !divides(w.value.sym)) continue;
       const Stmt* st = ctx_.trace.step(w.step).stmt;
       const bool assigned =
@@ -244,9 +250,17 @@ class Sizes {
     return found.size() == 1 && ctx_.editable(m.construct_frame, found[0]) ? found[0] : nullptr;
   }
 
+  /// A group norm whose parameters are cut: shard_module divides its number of groups, too.
+  bool groups_follow(const Op& op) const {
+    if (op.module < 0 || !ctx_.made(op.module).builtin || ctx_.index.direct(op) || op.name != "torch.nn.functional.group_norm") return false;
+    const auto& params = ctx_.trace.module(op.module).params;
+    return std::any_of(params.begin(), params.end(), [&](const auto& p) { return p.tensor >= 0 && ctx_.axis_of(p.tensor) >= 0; });
+  }
+
   void size(const Op& op, const model::SizeArg& given) {
     if (op.outputs.empty()) return;
     model::SizeArg a = given;
+    if (!a.expr && groups_follow(op)) return;
     if (!a.expr) a.expr = constructor_expr(op, given);
     TensorId out = op.outputs[0];
     const auto& full = ctx_.trace.tensor(out).shape;

@@ -357,6 +357,111 @@ class Convert(Case):
         stage = (self.dir / "out/net_parallel/stage0.py").read_text()
         self.assertLess(stage.index("class TransformerEncoderLayer_stage0("), stage.index("class Mine_stage0("))
 
+    SLICES = """\
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+class Attention(nn.Module):
+    def __init__(self, d=32, heads=4, kv=2):
+        super().__init__()
+        self.heads, self.kv, self.size = heads, kv, d // heads
+        self.qkv, self.o = nn.Linear(d, (heads + 2 * kv) * self.size), nn.Linear(d, d)
+        self.norm = nn.GroupNorm(heads, d)
+
+    def forward(self, x):
+        y, a, b = self.qkv(x), self.heads * self.size, self.kv * self.size
+        q, k, v = y[..., :a], y[:, :, a:a + b], y[..., -b:]
+        q = q.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        k, v = (t.unflatten(-1, (self.kv, -1)).transpose(1, 2).repeat_interleave(self.heads // self.kv, 1) for t in (k, v))
+        y = F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
+        return self.o(self.norm(y.transpose(1, 2)).transpose(1, 2))
+
+
+class Gated(nn.Module):
+    def __init__(self, d=32, f=64):
+        super().__init__()
+        self.f, self.a, self.b, self.c, self.d = f, nn.Linear(d, 2 * f), nn.Linear(f, d), nn.Linear(d, 2 * f), nn.Linear(f, d)
+
+    def forward(self, x):
+        y = self.a(x)
+        x = x + self.b(F.silu(y[..., ::2]) * y[..., 1::2])
+        y = self.c(x)
+        half = y.shape[-1] // 2
+        return x + self.d(F.silu(y[..., :half]) * y.narrow(-1, self.f, self.f))
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.attention, self.gated = Attention(), Gated()
+
+    def forward(self, x):
+        return self.gated(x + self.attention(x))
+"""
+
+    def test_projections_cut_by_slices(self):
+        """Slices that together are a whole dimension split as chunk and split do; group norms at their groups."""
+        self.write("slices.py", self.SLICES)
+        done = self.good("convert", "slices.py:Net", "--input", "x=f32[2,5,32]", "--tp", 2, "-o", "out")
+        self.assertEqual(done.stderr, "")
+        text = (self.dir / "out/net_parallel/stage0.py").read_text()
+        self.assertEqual((text.count("ColumnParallelLinear("), text.count("RowParallelLinear(")), (3, 3))
+        for piece in ("y[..., :a // tp_size()], y[:, :, a // tp_size():(a + b) // tp_size()], y[..., -b // tp_size():]",
+                      "shard_module(nn.GroupNorm(heads, d), weight=0, bias=0)", "F.silu(y[..., ::2]) * y[..., 1::2]",
+                      "half = y.shape[-1] // 2\n", "F.silu(y[..., :half]) * y.narrow(-1, self.f // tp_size(), self.f // tp_size())"):
+            self.assertIn(piece, text)
+        # Pieces that leave something out, or overlap, are no such cut.
+        self.write("slices.py", self.SLICES.replace("y[..., 1::2]", "y[..., 1:1 + 64]").replace("::2", ":64"))
+        self.good("convert", "slices.py:Net", "--input", "x=f32[2,5,32]", "--tp", 2, "-o", "overlap")
+        self.assertIn("y[..., 1:1 + 64]", (self.dir / "overlap/net_parallel/stage0.py").read_text())
+
+    def test_constructors_that_read_what_was_built(self):
+        """Widths read from modules built before, lists popped by the constructor: a stage builds all of it and drops what is not its own."""
+        self.write("skips.py", """\
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self, widths=(8, 12, 16, 12)):
+        super().__init__()
+        self.enc = nn.ModuleDict()
+        last = 8
+        for i, w in enumerate(widths):
+            self.enc[f"e{i}"] = nn.Linear(last, w)
+            last = w
+        skips = [block.weight.shape[0] for block in self.enc.values()]
+        self.dec = nn.ModuleDict()
+        self.groups = nn.ModuleList()
+        for i in range(4):
+            group = nn.ModuleList([])
+            for _ in range(2):
+                group.append(nn.Linear(last, last))
+            self.groups.append(nn.ModuleList([group, nn.LayerNorm(last)]))
+            w = skips.pop()
+            self.dec[f"d{i}"] = nn.Linear(last, w)
+            last = w
+
+    def forward(self, x):
+        for block in self.enc.values():
+            x = block(x).relu()
+        for (group, norm), block in zip(self.groups, self.dec.values()):
+            for layer in group:
+                x = x + layer(x)
+            x = block(norm(x)).relu()
+        return x
+""")
+        for pp in (2, 4):
+            self.good("convert", "skips.py:Net", "--input", "x=f32[2,8]", "--pp", pp, "-o", f"out{pp}")
+
+    def test_layers_that_stay_whole_are_named_once(self):
+        self.write("recurrent.py", "from torch import nn\n\n\nclass Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.up, self.down = nn.Linear(16, 32), nn.Linear(32, 16)\n"
+                   "        self.rnn = nn.LSTM(16, 16, num_layers=2, batch_first=True)\n\n    def forward(self, x):\n        x, _ = self.rnn(x)\n        return self.down(self.up(x).relu())\n")
+        done = self.good("convert", "recurrent.py:Net", "--input", "x=f32[2,5,16]", "--tp", 2, "-o", "out")
+        self.assertEqual(done.stderr.count("warning:"), 1, done.stderr)
+        self.assertRegex(done.stderr, r"LSTM \(rnn\) stays replicated: .*no rule says how it can be computed in parts")
+
     def test_what_stays_whole_is_named(self):
         self.write("normed.py", "import torch\nfrom torch import nn\n\n\nclass Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
                    "        self.up, self.down, self.norm = nn.Linear(16, 32), nn.Linear(32, 16), nn.LayerNorm(32)\n"

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "eval/torch/compute.h"
+#include "model/shape.h"
 
 namespace shardwright::eval::torch {
 namespace {

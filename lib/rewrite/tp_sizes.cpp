@@ -252,7 +252,8 @@ class Sizes {
 
   /// A group norm whose parameters are cut: shard_module divides its number of groups, too.
   bool groups_follow(const Op& op) const {
-    if (op.module < 0 || !ctx_.made(op.module).builtin || ctx_.index.direct(op) || op.name != "torch.nn.functional.group_norm") return false;
+    if (op.module < 0 || !ctx_.made(op.module).builtin || ctx_.index.direct(op) || op.name != "torch.nn.functional.group_norm")
+      return false;
     const auto& params = ctx_.trace.module(op.module).params;
     return std::any_of(params.begin(), params.end(), [&](const auto& p) { return p.tensor >= 0 && ctx_.axis_of(p.tensor) >= 0; });
   }

@@ -154,8 +154,9 @@ void report_whole(const Trace& trace, const AxisTable& table, std::set<TensorId>
       const Axis& x = r.axes[index(a)];
       if (x.size < 2) continue;
       if (best == nullptr ||
-          std::tuple(!x.legal, minor(trace, t, r.tensors[index(t)], x), x.parameters.size(), -x.size) <
-              std::tuple(!best->legal, minor(trace, t, r.tensors[index(t)], *best), best->parameters.size(), -best->size))
+          std::tuple(!x.legal, minor(trace, t, r.tensors[index(t)], x), !x.where.valid(), x.parameters.size(), -x.size) <
+              std::tuple(!best->legal, minor(trace, t, r.tensors[index(t)], *best), !best->where.valid(), best->parameters.size(),
+                         -best->size))
         best = &x;
     }
     by_axis[best ? best->id : -1].push_back(t);

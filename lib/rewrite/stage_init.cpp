@@ -38,6 +38,16 @@ bool simple(const Stmt* s) {
       s->kind == StmtKind::Expression || s->kind == StmtKind::Delete || s->kind == StmtKind::Assert;
 }
 
+/// `nn.ModuleList()`, `nn.ModuleList([])`.
+bool empty_container(const Expr* call) {
+  static const std::set<std::string> names{"ModuleList", "ModuleDict", "Sequential"};
+  const Expr* f = call->kids[0];
+  if (call->kind != ExprKind::Call || !names.count(f->text)) return false;
+  return call->args.empty() ||
+      (call->args.size() == 1 && call->args[0].value && call->args[0].value->kids.empty() &&
+       (call->args[0].value->kind == ExprKind::List || call->args[0].value->kind == ExprKind::Dict));
+}
+
 /// `super().__init__(…)`, `Base.__init__(self, …)`: never left out; what it makes is made by statements of the other constructor.
 bool calls_constructor(const Stmt* s) {
   return s->kind == StmtKind::Expression && s->value && s->value->kind == ExprKind::Call &&
@@ -614,7 +624,7 @@ void InitSlice::site(const Function* f, const Expr* e, bool ok) {
   // The specialiser picks the class by a counter where some objects are held in part.
   if (one_loop && loop && !partial.empty() && (partial.size() > 1 || !whole.empty()))
     if (counter_for(f, loop, clause)) used_counters_.insert(loop);
-  if (other.empty()) return;
+  if (other.empty() || empty_container(e)) return;  // filled later: what is put in may be absent, it may not
   if (!ok || this->whole()) {
     narrow_ = true;
     return;

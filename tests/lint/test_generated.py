@@ -10,7 +10,7 @@ from pathlib import Path
 from common import BINARY, ROOT, Case
 
 GPT, SWIN = "tied_gpt_parallel/gpt_tied.py", "swin_stage_parallel/swin_block.py"
-NORM = "        self.drop = nn.Dropout(dropout)\n"
+NORM = "        self.drop = ShardedDropout(dropout)\n"
 FEED = "return self.down(F.gelu(self.up(x)[0]))[0]"
 
 # model, file, what is written, what stands there instead, the code

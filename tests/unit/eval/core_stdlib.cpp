@@ -98,9 +98,6 @@ TEST_CASE("argparse: defaults, given lists, namespaces") {
             all + " + rest") == "['y', 8, 4, False, True, [1, 2], False, 2, 0.5, '--other']");
   CHECK(run("import argparse\na = argparse.Namespace(n=4, **{'k': 1})\na.z = 2\nr = [vars(a), 'k' in a, 'q' in a, a]") ==
         "[{'n': 4, 'k': 1, 'z': 2}, True, False, Namespace(n=4, k=1, z=2)]");
-  CHECK(
-      run("import argparse\np = argparse.ArgumentParser()\ns = p.add_subparsers(dest='cmd')\nq = s.add_parser('go')\nq.add_argument('--k', "
-          "type=int, default=1)\na = p.parse_args(['go', '--k', '2'])\nr = [a.cmd, a.k]") == "['go', 2]");
   CHECK(run("import argparse\np = argparse.ArgumentParser()\np.add_argument('--n', required=True)\nr = p.parse_args().n")
             .find("'--n' is required on the command line") != std::string::npos);
 }

@@ -335,6 +335,7 @@ bool InitSlice::round() {
           mentioned |= use_.mentions(stage_).of_module.count({w->owner, w->name}) != 0;
           parameter |= w->kind != model::AttrWrite::Child;
         }
+        if (mentioned && s->value && empty_container(s->value)) return;  // it may be asked for its length or values
         if (mentioned && !parameter && s->kind == StmtKind::Assign && s->value && s->targets.size() == 1 &&
             s->targets[0]->kind == ExprKind::Attribute) {
           if (absent_.emplace(s, f).second) changed = true;

@@ -452,7 +452,7 @@ class Net(nn.Module):
             x = block(norm(x)).relu()
         return x
 """)
-        for pp in (2, 3):
+        for pp in (2, 3, 4):
             self.good("convert", "skips.py:Net", "--input", "x=f32[2,8]", "--pp", pp, "-o", f"out{pp}")
 
     def test_layers_that_stay_whole_are_named_once(self):

@@ -195,7 +195,7 @@ def drop_unused(module, keep_prefixes):
         for name, child in list(owner.named_children()):
             if inside(prefix + name):
                 continue
-            if leads_to(prefix + name):
+            if leads_to(prefix + name) or isinstance(child, (torch.nn.ModuleList, torch.nn.ModuleDict)):
                 visit(child, prefix + name + ".")
             else:
                 setattr(owner, name, Absent())

@@ -226,7 +226,7 @@ class Absent(nn.Module):
 
 def drop_unused(module, keep_prefixes):
     """Replaces submodules outside of `keep_prefixes` (names of modules or parameters) by Absent and deletes parameters and
-    buffers outside of them. Returns the module."""
+    buffers outside of them; of lists and dicts of modules the elements. Returns the module."""
     keep = list(keep_prefixes)
 
     def inside(name):
@@ -244,7 +244,7 @@ def drop_unused(module, keep_prefixes):
         for name, child in list(owner._modules.items()):
             if child is None or inside(prefix + name):
                 continue
-            if leads_to(prefix + name):
+            if leads_to(prefix + name) or isinstance(child, (torch.nn.ModuleList, torch.nn.ModuleDict)):   # code asks for its length
                 visit(child, prefix + name + ".")
             else:
                 owner._modules[name] = Absent()

@@ -12,6 +12,7 @@
 #include "eval/imports.h"
 #include "model/shape.h"
 #include "program/visit.h"
+#include "rewrite/stage_counts.h"
 #include "rules/target.h"
 #include "support/files.h"
 
@@ -346,7 +347,10 @@ support::Expected<bool> plan_again(Analysis& a, const ModelRequest& request, con
       if (want.grid.pp > 1 && !a.file.cxx) {  // stages of models in C++ are planned, not written
         a.slicer = std::make_unique<rewrite::StageSlicer>(t, sm, other);
         if (want.target && want.target->plain_sends) a.slicer->send_contiguous();
-        a.slicer->build_whole(want.built_whole);
+        std::set<int> built_whole = want.built_whole;
+        if (rewrite::counts_what_was_built(t).valid())
+          for (int k = 0; k < want.grid.pp; ++k) built_whole.insert(k);
+        a.slicer->build_whole(std::move(built_whole));
         for (auto s : a.sharding.states) po.varying.push_back(s == sharding::State::V || s == sharding::State::P);
         if (have_pins) {
           auto cuts = plan::cuts_of(pins, t, po);

@@ -455,6 +455,33 @@ class Net(nn.Module):
         for pp in (2, 3, 4):
             self.good("convert", "skips.py:Net", "--input", "x=f32[2,8]", "--pp", pp, "-o", f"out{pp}")
 
+    def test_constructors_that_count_what_was_built(self):
+        """A number over all parameters is the original's in every stage, which therefore builds all of it first; one that is printed is not."""
+        for kept in (True, False):
+            count = "sum(p.numel() for p in self.parameters())"
+            self.write("counted.py", f"""\
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self, width=8, depth=4):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(width, width) for _ in range(depth)])
+        total = {count}
+        {'self.register_buffer("share", torch.tensor(1e3 / total), persistent=False)' if kept else 'print(total)'}
+        for p in self.parameters():
+            nn.init.normal_(p, std=0.1)
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x).relu(){' * self.share' if kept else ''}
+        return x
+""")
+            self.good("convert", "counted.py:Net", "--input", "x=f32[2,8]", "--pp", 2, "-o", f"out{kept}")
+            text = (self.dir / f"out{kept}/net_parallel/stage1.py").read_text()
+            self.assertEqual(("if i >= 2 else Absent()" in text, "drop_unused(self, [" in text), (not kept, kept), text)
+
     def test_layers_that_stay_whole_are_named_once(self):
         self.write("recurrent.py", "from torch import nn\n\n\nclass Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.up, self.down = nn.Linear(16, 32), nn.Linear(32, 16)\n"
                    "        self.rnn = nn.LSTM(16, 16, num_layers=2, batch_first=True)\n\n    def forward(self, x):\n        x, _ = self.rnn(x)\n        return self.down(self.up(x).relu())\n")

@@ -88,14 +88,12 @@ bool cut_elsewhere(const std::vector<rewrite::Refusal>& refusals, const model::T
 void take_over_sends(const model::Trace& t, const rewrite::StageSlicer& slicer, pipeline::Partition& partition) {
   for (std::size_t k = 0; k < partition.cuts.size(); ++k) {
     auto& cut = partition.cuts[k];
-    const auto tuple = slicer.interface(static_cast<int>(k)).returns;
-    for (const model::TensorId x : tuple) {
-      if (std::find(cut.live.begin(), cut.live.end(), x) != cut.live.end()) continue;
-      cut.live.push_back(x);
+    cut.live = slicer.interface(static_cast<int>(k)).returns;
+    cut.bytes = 0;
+    for (const model::TensorId x : cut.live) {
       cut.bytes += model::numel(t.tensor(x)) * model::bytes_of(t.tensor(x).dtype);
       std::erase_if(cut.recompute, [&](const auto& r) { return r.tensor == x; });
     }
-    if (std::is_permutation(cut.live.begin(), cut.live.end(), tuple.begin(), tuple.end())) cut.live = tuple;
   }
 }
 

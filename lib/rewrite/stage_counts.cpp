@@ -16,8 +16,8 @@ using program::Stmt;
 using program::StmtKind;
 
 bool is_walk(const Expr* e) {
-  static const std::set<std::string> walks{"parameters", "named_parameters", "buffers",  "named_buffers", "modules",
-                                           "named_modules", "children",      "named_children", "state_dict"};
+  static const std::set<std::string> walks{"parameters",    "named_parameters", "buffers",        "named_buffers", "modules",
+                                           "named_modules", "children",         "named_children", "state_dict"};
   return e->kind == ExprKind::Call && e->kids[0]->kind == ExprKind::Attribute && walks.count(e->kids[0]->text) > 0;
 }
 

@@ -163,7 +163,9 @@ def main():
     if a.table:
         Path(a.table).write_text(table(tally, len(everything)))
     found, changing = tally.total("found"), tally.total("changing")
-    bad = tally.total("false") or tally.total("fixed") < tally.total("fixable") or found < SHARE * changing
+    # One of the thirty that CI samples is more than three in a hundred, and tells nothing about all of them.
+    missed = max(1 if a.limit else 0, (1 - SHARE) * changing)
+    bad = tally.total("false") or tally.total("fixed") < tally.total("fixable") or changing - found > missed
     return 1 if bad else 0
 
 

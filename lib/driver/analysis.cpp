@@ -293,6 +293,9 @@ support::Expected<bool> plan_again(Analysis& a, const ModelRequest& request, con
   std::vector<plan::Fallback> given_up;                             // axes that generation could not express
   std::vector<std::vector<model::TensorId>> whole;                  // beside it: the parameters that carry them
   a.refused_cuts.clear();
+  std::set<int> built_whole = want.built_whole;
+  if (want.grid.pp > 1 && rewrite::counts_what_was_built(t).valid())
+    for (int k = 0; k < want.grid.pp; ++k) built_whole.insert(k);
   sharding::Options so;
   so.tp = want.grid.tp;
   for (const auto& name : want.whole) so.kept_whole.emplace_back(name, "the source generated with it split did not pass its own check");
@@ -345,10 +348,7 @@ support::Expected<bool> plan_again(Analysis& a, const ModelRequest& request, con
       if (want.grid.pp > 1 && !a.file.cxx) {  // stages of models in C++ are planned, not written
         a.slicer = std::make_unique<rewrite::StageSlicer>(t, sm, other);
         if (want.target && want.target->plain_sends) a.slicer->send_contiguous();
-        std::set<int> built_whole = want.built_whole;
-        if (rewrite::counts_what_was_built(t).valid())
-          for (int k = 0; k < want.grid.pp; ++k) built_whole.insert(k);
-        a.slicer->build_whole(std::move(built_whole));
+        a.slicer->build_whole(built_whole);
         for (auto s : a.sharding.states) po.varying.push_back(s == sharding::State::V || s == sharding::State::P);
         if (have_pins) {
           auto cuts = plan::cuts_of(pins, t, po);

@@ -384,6 +384,13 @@ std::pair<const program::Module*, std::string> Assembler::resolve(const program:
   return {nullptr, n};
 }
 
+void Assembler::need_read(Unit& u, const Stmt& s, const program::Module& m, const std::string& but) {
+  program::NameSet reads;
+  program::names_read(&s, reads);
+  for (const auto& n : reads.names())
+    if (n != but && !(python_builtins().count(n) && binders(m, n).empty())) need(u, n, m);
+}
+
 void Assembler::copy_definition(const program::Module& m, const std::string& name) {
   if (!copied_.emplace(&m, name).second) return;
   // A generated definition that kept the name stands for it.
@@ -400,10 +407,7 @@ void Assembler::copy_definition(const program::Module& m, const std::string& nam
     u.pieces[name + (is_definition(s) ? "" : "@" + std::to_string(begin))] = {begin, text, -1, {}, comments_of(m, *s, sources_)};
     u.pieces[name];  // so that need() knows it is here
     for (const auto& n : bound.names()) copied_.emplace(&m, n), u.pieces.try_emplace(n);
-    program::NameSet reads;
-    program::names_read(s, reads);
-    for (const auto& n : reads.names())
-      if (n != name && !(python_builtins().count(n) && binders(m, n).empty())) need(u, n, m);
+    need_read(u, *s, m, name);
   }
   copy_patches(u, m, name, name, -1);
   copy_settings(u, m);
@@ -437,10 +441,7 @@ void Assembler::copy_patches(Unit& u, const program::Module& m, const std::strin
     if (base->kind != program::ExprKind::Name || base->text != original) continue;
     const std::string rest(sources_.text({s->range.file, base->range.end, s->range.end}));
     u.pieces[name + "@" + std::to_string(s->range.begin)] = {s->range.begin, name + rest, stage, {}, comments_of(m, *s, sources_)};
-    program::NameSet reads;
-    program::names_read(s, reads);
-    for (const auto& n : reads.names())
-      if (n != original && !(python_builtins().count(n) && binders(m, n).empty())) need(u, n, m);
+    need_read(u, *s, m, original);
   }
 }
 
@@ -453,10 +454,7 @@ void Assembler::copy_settings(Unit& u, const program::Module& m) {
     const std::string key = "@" + std::to_string(s->range.begin);
     if (u.pieces.count(key)) continue;
     u.pieces[key] = {s->range.begin, std::string(sources_.text(s->range)), -1, {}, comments_of(m, *s, sources_)};
-    program::NameSet reads;
-    program::names_read(s, reads);
-    for (const auto& n : reads.names())
-      if (!(python_builtins().count(n) && binders(m, n).empty())) need(u, n, m);
+    need_read(u, *s, m, "");
   }
 }
 
@@ -581,17 +579,16 @@ support::Expected<std::vector<File>> Assembler::files() {
   for (auto& [path, u] : units_) {
     std::string head =
         in_place() && !stage_paths_.count(path) && !options_.shared_banner.empty() ? options_.shared_banner : options_.banner;
-    if (u.origin && path.rfind("stage", 0) != 0 && !stage_paths_.count(path)) head += "\n# From " + u.origin->name + ".";
+    const bool shared = path.rfind("stage", 0) != 0 && !stage_paths_.count(path);
+    if (u.origin && shared) head += "\n# From " + u.origin->name + ".";
     head += "\n";
     if (u.origin) {
       const std::string first = heading(*u.origin, sources_);
       if (!first.empty()) head += "\n" + first;
-      const bool shared = path.rfind("stage", 0) != 0 && !stage_paths_.count(path);
       if (const std::string doc = shared ? docstring(*u.origin, sources_) : ""; !doc.empty()) head += doc + "\n";
-    }
-    if (u.origin)
       for (const auto* s : u.origin->body)
         if (s->kind == StmtKind::ImportFrom && s->module == "__future__") head += std::string(sources_.text(s->range)) + "\n";
+    }
     std::string imports;
     const auto import = [&](const std::string& key, const std::string& text) {
       const auto it = u.notes.find(key);

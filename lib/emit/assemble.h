@@ -76,6 +76,8 @@ class Assembler {
   void place(int definition);
   /// Makes `name` of `origin` known in the file; returns what it is called there: another name where `name` means something else already.
   std::string need(Unit& u, const std::string& name, const program::Module& origin);
+  /// Makes what a statement of `origin` reads known in the file, but for one name.
+  void need_read(Unit& u, const program::Stmt& s, const program::Module& origin, const std::string& but);
   /// Keeps the comments of the import that gives `origin` its `name` for the file's `line`.
   void note(Unit& u, const std::string& line, const program::Module& origin, const std::string& name);
   /// The name in the file of what `identity` says; `wanted` where that is free.

@@ -250,15 +250,15 @@ void In::Impl::may_leave(Flow flow, support::Range where, model::Clock since) {
   in.trace.exits.push_back({kind, where, since, 0});
 }
 
-/// Sets when the code ends that exits of a kind, made since, may leave out.
+/// Sets when the code ends that exits of this kind, made since, may leave out.
 struct In::Impl::Exits {
   In& in;
-  std::initializer_list<model::Exit::Kind> kinds;
+  model::Exit::Kind kind;
   std::size_t from = in.trace.exits.size();
   ~Exits() {
     for (std::size_t i = from; i < in.trace.exits.size(); ++i) {
       auto& e = in.trace.exits[i];
-      if (e.until == 0 && std::find(kinds.begin(), kinds.end(), e.kind) != kinds.end()) e.until = in.tick();
+      if (e.until == 0 && e.kind == kind) e.until = in.tick();
     }
   }
 };
@@ -400,7 +400,7 @@ Flow In::Impl::exec_for(const Stmt* s, Env* env) {
     poison(s->body, env, u);
     return Flow::Next;
   }
-  const Exits loop{in, {model::Exit::Break}};
+  const Exits loop{in, model::Exit::Break};
   ActiveFrame* f = frame();
   std::size_t depth = f ? f->iters.size() : 0;
   if (f) f->iters.push_back({s, 0, 0});
@@ -421,7 +421,7 @@ Flow In::Impl::exec_for(const Stmt* s, Env* env) {
     if (f) f->iters[depth].index = i;
     ++i;
     assign(s->targets[0], v, env);
-    const Exits iteration{in, {model::Exit::Continue}};
+    const Exits iteration{in, model::Exit::Continue};
     Flow r = exec_block(s->body, env);
     if (r == Flow::Break) {
       broke = true;
@@ -439,7 +439,7 @@ Flow In::Impl::exec_for(const Stmt* s, Env* env) {
 }
 
 Flow In::Impl::exec_while(const Stmt* s, Env* env) {
-  const Exits loop{in, {model::Exit::Break}};
+  const Exits loop{in, model::Exit::Break};
   ActiveFrame* f = frame();
   std::size_t depth = f ? f->iters.size() : 0;
   if (f) f->iters.push_back({s, 0, 0});
@@ -466,7 +466,7 @@ Flow In::Impl::exec_while(const Stmt* s, Env* env) {
     }
     if (c.sym()) in.guard("!=", c, Value::integer(0), *t, s->value->range);
     if (!*t) break;
-    const Exits iteration{in, {model::Exit::Continue}};
+    const Exits iteration{in, model::Exit::Continue};
     Flow r = exec_block(s->body, env);
     if (r == Flow::Break) return Flow::Next;
     if (r == Flow::Return) return r;

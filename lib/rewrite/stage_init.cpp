@@ -41,8 +41,7 @@ bool simple(const Stmt* s) {
 /// `nn.ModuleList()`, `nn.ModuleList([])`.
 bool empty_container(const Expr* call) {
   static const std::set<std::string> names{"ModuleList", "ModuleDict", "Sequential"};
-  const Expr* f = call->kids[0];
-  if (call->kind != ExprKind::Call || !names.count(f->text)) return false;
+  if (call->kind != ExprKind::Call || !names.count(call->kids[0]->text)) return false;
   return call->args.empty() ||
       (call->args.size() == 1 && call->args[0].value && call->args[0].value->kids.empty() &&
        (call->args[0].value->kind == ExprKind::List || call->args[0].value->kind == ExprKind::Dict));

@@ -13,6 +13,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <random>
 #include <string>
 #include <vector>
@@ -226,7 +228,10 @@ int main(int argc, char** argv) {
   bool replay = false;
   std::vector<std::string> corpus;
   auto take = [&](const std::string& path) {
-    if (auto text = support::read_file(path)) corpus.push_back(*text);
+    if (replay) {  // as it is: read_file refuses what failures are made of (NUL bytes)
+      std::ifstream in(path, std::ios::binary);
+      corpus.emplace_back(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>());
+    } else if (auto text = support::read_file(path)) corpus.push_back(*text);
   };
   for (int i = 1; i < argc; ++i) {
     const std::string a = argv[i];

@@ -78,6 +78,14 @@ class Editor(unittest.IsolatedAsyncioTestCase):
         self.client.text_document_did_close(types.DidCloseTextDocumentParams(document))
         self.assertEqual(await self.diagnostics(), [])
 
+    async def test_text_of_nul_bytes_is_said_at_once(self):
+        # A UTF-16 file that an editor opened as something else. Parsing it took a second in Release and then named the wrong place.
+        text = "".join(p.read_text() for p in sorted((ROOT / "testdata/parallel").glob("*.py")))
+        self.open("x = 1\n" + "\0".join(text))
+        (found,) = await self.diagnostics()
+        self.assertEqual((found.code, found.range.start.line, found.range.start.character), ("SW901", 1, 1))
+        self.assertIn("NUL byte", found.message)
+
     async def test_typing_many_changes_is_one_run_at_the_end(self):
         self.open("y = 2\n")
         await self.diagnostics()

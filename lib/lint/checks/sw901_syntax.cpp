@@ -5,8 +5,11 @@ namespace shardwright::lint {
 
 void sw901_syntax(const FileContext& file) {
   if (file.module.syntax_errors.empty()) return;
-  file.add(support::Severity::Error, "SW901", file.module.syntax_errors.front(),
-           "this cannot be parsed; the file was looked at without it");
+  const support::Range where = file.module.syntax_errors.front();
+  const bool nul = file.sources.text(where) == std::string_view("\0", 1);
+  file.add(support::Severity::Error, "SW901", where,
+           nul ? "a NUL byte: this is no Python source, nothing of the file was looked at (UTF-16? save it as UTF-8)"
+               : "this cannot be parsed; the file was looked at without it");
 }
 
 }  // namespace shardwright::lint

@@ -245,25 +245,44 @@ support::Expected<std::unique_ptr<Analysis>> analyse(const ModelRequest& request
 
   // The same model at another batch size: an axis counts only when both agree. Models whose batch is fixed by their
   // constructor cannot run at another one; then the plan holds for this size, and says so.
-  progress("reading it again at another batch size");
+  progress("reading it again at other sizes");
   eval::Options options;
   options.max_steps = request.max_steps;
   options.rules = a.rules;
   options.syntax = a.syntax;
   options.rules_dirs = request.rules;
   if (a.file.cxx) options.programs = {a.file.cxx->module};
-  if (auto other = eval::trace(eval::with_batch(a.file.job, 3), options, sm)) a.other = std::move(*other);
-  else
-    a.warnings.push_back(
-        {support::Severity::Warning,
-         "batch",
-         {},
-         "the model does not run at another batch size (" + other.error().message +
-             "): the plan is proven for this size only; a ? behind the sizes that may change (x=f32[2?,8]) says which they are",
-         {},
-         {}});
+  std::string first;  // what the first of them said
+  const auto sizes = eval::at_other_sizes(a.file.job);
+  for (const eval::Job& job : sizes) {
+    auto other = eval::trace(job, options, sm);
+    if (other) {
+      a.other = std::move(*other);
+      break;
+    }
+    if (first.empty()) first = other.error().message;
+  }
+  if (!a.other)
+    a.warnings.push_back({support::Severity::Warning,
+                          "batch",
+                          {},
+                          sizes.size() > 1 ? "the model does not run at other sizes where a ? allows them (" + first +
+                                  "): the plan is proven for these sizes only; take the ? away behind sizes that cannot change"
+                                           : "the model does not run at another batch size (" + first +
+                                  "): the plan is proven for this size only; a ? behind the sizes that may change (x=f32[2?,8]) says "
+                                  "which they are",
+                          {},
+                          {}});
   for (auto& n : eval::not_followed(*a.traced))
     a.warnings.push_back({support::Severity::Warning, "analysis", n.range, std::move(n.message), {}, {}});
+  for (const auto& p : a.traced->trace.patches)
+    if (p.inside)
+      a.warnings.push_back({support::Severity::Warning,
+                            "patch",
+                            p.stmt->range,
+                            p.what + " is replaced inside of a function or a block: the generated package does not do so by itself",
+                            {},
+                            {}});
   if (!a.file.job.train)
     if (const auto branches = training_branches(a.traced->trace, sm); !branches.empty())
       a.warnings.push_back({support::Severity::Warning,

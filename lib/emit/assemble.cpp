@@ -458,6 +458,25 @@ void Assembler::copy_settings(Unit& u, const program::Module& m) {
   }
 }
 
+void Assembler::copy_changes_of_torch() {
+  if (units_.empty() || in_place() || !options_.patches) return;
+  for (const model::Patch& p : *options_.patches) {
+    const program::Module* m = p.inside ? nullptr : loader_.load(p.module);
+    if (!m) continue;
+    if (!options_.copied(*m)) {  // imported for this, perhaps, and for nothing else
+      units_.begin()->second.absolute.insert("import " + p.module);
+      continue;
+    }
+    auto in = units_.find(file_of(*m));
+    if (in == units_.end()) in = std::find_if(units_.begin(), units_.end(), [&](const auto& u) { return u.second.origin == m; });
+    Unit& u = in == units_.end() ? units_.begin()->second : in->second;
+    const std::string key = "@" + p.module + std::to_string(p.stmt->range.begin);
+    u.pieces[key] = {
+        u.origin == m ? p.stmt->range.begin : 0, std::string(sources_.text(p.stmt->range)), -1, {}, comments_of(*m, *p.stmt, sources_)};
+    need_read(u, *p.stmt, *m, "");
+  }
+}
+
 void Assembler::place(int index) {
   const auto& d = spec_.definitions[static_cast<std::size_t>(index)];
   Unit& u = unit(path_of_[static_cast<std::size_t>(index)], d.origin);
@@ -539,6 +558,7 @@ support::Expected<std::vector<File>> Assembler::files() {
     copy_patches(u, *d.origin, d.original, d.name, d.stage);
     if (!in_place() && options_.copied(*d.origin)) copy_settings(u, *d.origin);
   }
+  copy_changes_of_torch();
   for (auto& [path, u] : units_)
     for (const auto& [name, piece] : u.pieces) bind(u, name, "from " + path + " import " + name);
   // Where one definition constructs the generated class, the others' annotations and isinstance tests of the same file speak of

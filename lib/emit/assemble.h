@@ -40,6 +40,7 @@ struct AssembleOptions {
   /// Modules that cannot be imported where the generated code runs (an entry file given by its path, and its neighbours):
   /// what is needed of them is copied.
   std::function<bool(const program::Module&)> copied;
+  const std::vector<model::Patch>* patches = nullptr;  ///< what the source changes in PyTorch
 };
 
 class Assembler {
@@ -93,6 +94,8 @@ class Assembler {
   void copy_patches(Unit& u, const program::Module& m, const std::string& original, const std::string& name, int stage);
   /// Settings that the module makes for all that follows, as torch.set_default_dtype.
   void copy_settings(Unit& u, const program::Module& m);
+  /// What the source changes in PyTorch, once in the package: a replacement that calls what it replaces must not be made twice.
+  void copy_changes_of_torch();
   void copy_registered(const program::Module& m, const std::string& name);
   void copy_definition(const program::Module& m, const std::string& name);
   /// "models/my_model.py", in a package of copies: the module's name with parts that Python can import.

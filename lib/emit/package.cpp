@@ -111,6 +111,7 @@ support::Expected<std::vector<File>> package_files(const PackageInput& in) {
   } else {
     ao.package = in.name + "_parallel";
     ao.copied = in.copied;
+    ao.patches = &in.traced.trace.patches;
   }
   ao.banner = banner(in);
   Assembler assembler(in.specialized, in.loader, in.sources, ao);

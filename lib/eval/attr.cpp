@@ -401,11 +401,22 @@ void In::plain_setattr(const Value& v, std::string_view name, const Value& x) {
   state_written(v.obj(), name);
 }
 
+bool In::patched(const std::string& owner, std::string_view name) {
+  const ActiveFrame* f = frame();
+  if (!f || f->builtin || !f->stmt || owner.rfind("torch", 0) != 0 || owner.rfind("torch.backends", 0) == 0) return false;
+  const ModuleObj* m = f->env ? f->env->globals : nullptr;
+  if (!m || !m->source) return false;
+  const bool own = !f->function && std::find(m->source->body.begin(), m->source->body.end(), f->stmt) != m->source->body.end();
+  trace.patches.push_back({f->stmt, m->name, owner + "." + std::string(name), !own});
+  return true;
+}
+
 void In::setattr(const Value& v, std::string_view name, const Value& x, const Expr* site) {
   switch (v.kind()) {
     case Kind::Unknown: return;
     case Kind::Class: {
       auto* c = v.as<ClassObj>();
+      if (c->builtin) c->patched |= patched(c->qualified(), name);
       if (c->metaclass) {
         Value d = c->metaclass->lookup("__setattr__");
         if (d.is(Kind::Function)) {
@@ -426,8 +437,11 @@ void In::setattr(const Value& v, std::string_view name, const Value& x, const Ex
     case Kind::StaticMethod:
     case Kind::ClassMethod:
     case Kind::Function:
-    case Kind::Native:
-    case Kind::Module: plain_setattr(v, name, x); return;
+    case Kind::Native: plain_setattr(v, name, x); return;
+    case Kind::Module:
+      if (const auto* m = v.as<ModuleObj>(); m->builtin || !m->source) patched(m->name, name);
+      plain_setattr(v, name, x);
+      return;
     case Kind::BoundMethod: raise("AttributeError", "'method' object has no attribute '" + std::string(name) + "'", site);
     default: break;
   }

@@ -157,6 +157,7 @@ struct Interpreter::Impl {
   // modules.cpp
   ModuleObj* load_module(const std::string& dotted);
   void index_module(ModuleObj* m);
+  void run_patches(ModuleObj* m);
   void index_statement(ModuleObj* m, const Stmt* s, bool type_checking);
   void run_unit(ModuleObj* m, std::size_t unit);
   Value global(ModuleObj* m, std::string_view name, std::ptrdiff_t before = -1);  ///< own names and stars, no __getattr__

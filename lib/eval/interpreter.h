@@ -182,6 +182,8 @@ class Interpreter {
   Value call(const Value& f, std::vector<Value> args, const program::Expr* site = nullptr);
   Value getattr(const Value& v, std::string_view name, const program::Expr* site = nullptr);     ///< raises AttributeError
   Value getattr_or(const Value& v, std::string_view name, const program::Expr* site = nullptr);  ///< Unset when absent
+  /// Notes that the program's own source changes an attribute of PyTorch's `owner`.
+  bool patched(const std::string& owner, std::string_view name);
   void setattr(const Value& v, std::string_view name, const Value& x, const program::Expr* site = nullptr);
   void delattr(const Value& v, std::string_view name);
   /// object.__getattribute__/__setattr__: no __getattr__/__setattr__ of the class.

@@ -192,21 +192,42 @@ Expected<Job> parse_job(std::string_view yaml, const std::string& path) {
   return job;
 }
 
-Job with_batch(const Job& job, std::int64_t k) {
+namespace {
+bool shaped(const InputSpec& in) { return in.expression.empty() && !in.shape.empty(); }
+
+bool marked(const Job& job) {
+  return std::any_of(job.inputs.begin(), job.inputs.end(), [](const auto& i) {
+    return shaped(i.second) && std::find(i.second.free.begin(), i.second.free.end(), true) != i.second.free.end();
+  });
+}
+
+/// The job with the sizes that may change, changed: the marked ones, otherwise the batch.
+template <class F>
+Job with_sizes(const Job& job, F&& changed) {
   Job out = job;
-  const auto shaped = [](const InputSpec& in) { return in.expression.empty() && !in.shape.empty(); };
-  bool marked = false;
+  const bool by_mark = marked(job);
   std::int64_t batch = -1;
-  for (const auto& [name, in] : job.inputs) {
-    if (!shaped(in)) continue;
-    marked = marked || std::find(in.free.begin(), in.free.end(), true) != in.free.end();
-    if (batch < 0) batch = in.shape[0];
-  }
   for (auto& [name, in] : out.inputs) {
     if (!shaped(in)) continue;
+    if (batch < 0) batch = in.shape[0];
     for (std::size_t i = 0; i < in.shape.size(); ++i)
-      if (marked ? i < in.free.size() && in.free[i] : i == 0 && in.shape[0] == batch) in.shape[i] *= k;
+      if (by_mark ? i < in.free.size() && in.free[i] : i == 0 && in.shape[0] == batch) in.shape[i] = changed(in.shape[i]);
   }
+  return out;
+}
+}  // namespace
+
+Job with_batch(const Job& job, std::int64_t k) {
+  return with_sizes(job, [&](std::int64_t n) { return n * k; });
+}
+
+std::vector<Job> at_other_sizes(const Job& job) {
+  std::vector<Job> out{with_batch(job, 3)};
+  if (!marked(job)) return out;
+  // A sequence may be as long as the model takes already: longer first, then shorter.
+  out.push_back(with_batch(job, 2));
+  out.push_back(with_sizes(job, [](std::int64_t n) { return n > 1 && n % 2 == 0 ? n / 2 : n * 3; }));
+  out.push_back(with_sizes(job, [](std::int64_t n) { return n > 2 ? n - 1 : n * 3; }));
   return out;
 }
 

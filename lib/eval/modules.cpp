@@ -7,6 +7,7 @@
 
 #include "eval/impl.h"
 #include "eval/source.h"
+#include "program/visit.h"
 #include "python/resolve.h"
 
 namespace shardwright::eval {
@@ -331,7 +332,52 @@ ModuleObj* In::Impl::load_module(const std::string& dotted) {
   if (nat != in.modules.natives.end())
     for (auto& fill : nat->second) fill(in, *m);
   if (code) index_module(m);
+  if (code && !m->builtin) run_patches(m);
   return m;
+}
+
+/// `nn.Linear.reset_parameters = init`: changes what others use, whether or not a name of this module is ever asked for. What reads the
+/// attribute before (`plain = F.gelu`) runs before.
+void In::Impl::run_patches(ModuleObj* m) {
+  auto& units = m->demand->units;
+  const auto imported = [&](const std::string& name) {
+    const auto it = m->demand->by_name.find(name);
+    if (it == m->demand->by_name.end()) return false;
+    bool import = false;
+    for (const std::size_t u : it->second) {
+      const StmtKind k = units[u].stmt->kind;
+      import = import || k == StmtKind::Import || k == StmtKind::ImportFrom;
+      Found f;
+      scan(units[u].stmt, f);
+      if (k != StmtKind::Import && k != StmtKind::ImportFrom && std::find(f.names.begin(), f.names.end(), name) != f.names.end())
+        return false;
+    }
+    return import;
+  };
+  const auto run = [&](std::size_t u) {
+    if (units[u].state != ModuleObj::Demand::Unit::Waiting) return;
+    std::optional<PyError> err;  // raised again for whoever asks for the name
+    try {
+      run_unit(m, u);
+    } catch (PyError& e) { err = e; }
+  };
+  for (std::size_t u = 0; u < units.size(); ++u) {
+    const Stmt* s = units[u].stmt;
+    if (s->kind != StmtKind::Assign || s->targets.size() != 1 || s->targets[0]->kind != ExprKind::Attribute) continue;
+    const Expr* root = root_of(s->targets[0]);
+    if (!root || !imported(root->text)) continue;
+    for (std::size_t before = 0; before < u; ++before) {
+      if (units[before].stmt->kind != StmtKind::Assign) continue;
+      bool reads = false;
+      if (!units[before].stmt->value) continue;
+      program::walk(units[before].stmt->value, [&](const Expr* e) {
+        reads = reads || (e->kind == ExprKind::Attribute && e->text == s->targets[0]->text);
+        return !reads;
+      });
+      if (reads) run(before);
+    }
+    run(u);
+  }
 }
 
 Value In::import_name(const std::string& dotted) {

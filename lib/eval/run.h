@@ -73,6 +73,9 @@ support::Expected<Job> parse_job(std::string_view yaml, const std::string& path)
 /// The job at k times its batch size: sizes marked "?"; where none is, dimension 0 of every input that has the first shaped input's size
 /// there (a mask of [T, T] beside [B, T, D] keeps its sizes). verify's second batch size is chosen the same way.
 Job with_batch(const Job& job, std::int64_t k);
+/// Jobs that differ in those sizes, to be tried in order: the first that runs tells what depends on them. The batch can be any; a
+/// marked size may have an upper bound (the longest sequence) or a divisor (a patch).
+std::vector<Job> at_other_sizes(const Job& job);
 
 /// A trace and what it points into. Keep it as long as the trace is used.
 struct Traced {

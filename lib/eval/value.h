@@ -278,6 +278,7 @@ struct ClassObj : Obj {
   NameMap dict;
   ClassObj* metaclass = nullptr;  ///< nullptr: type
   bool builtin = false;           ///< described by us (rules/layers, standard library, C++)
+  bool patched = false;           ///< of those: the user's source assigned to one of its attributes
   Value unknown_base;             ///< Unknown when a base could not be followed: a missing attribute is then unknown, not an error
   /// Makes the bare object for this class and its subclasses (object.__new__ otherwise): built-in containers, tensors.
   std::function<Obj*(Interpreter&, ClassObj*, CallInfo&)> allocate;

@@ -256,6 +256,7 @@ struct Module {
   std::string type;      ///< qualified class: "package.layers.mlp.Mlp", "torch.nn.Linear"
   const program::ClassDef* class_def = nullptr;
   bool builtin = false;                           ///< class of rules/layers
+  bool patched = false;                           ///< the source assigned to a built-in class of its MRO (nn.Linear.reset_parameters = …)
   std::vector<const program::ClassDef*> mro;      ///< user classes (with source) of its MRO, its own first; built-in ones left out
   ModuleId cloned_from = -1;                      ///< copy.deepcopy of this module: shares its constructor call
   bool construct_partial = false;                 ///< the callee's value was a functools.partial of the class
@@ -307,6 +308,14 @@ struct Incomplete {
   ModuleId module = -1;
 };
 
+/// The source gives something of PyTorch's another attribute: `nn.Linear.reset_parameters = init`, `F.gelu = partial(F.gelu, …)`.
+struct Patch {
+  const program::Stmt* stmt = nullptr;
+  std::string module;   ///< dotted name of the source that says so
+  std::string what;     ///< "torch.nn.Linear.reset_parameters"
+  bool inside = false;  ///< of a function or a block: no statement of the module's own
+};
+
 struct Trace {
   std::deque<Sym> syms;  ///< stable addresses
   std::vector<Tensor> tensors;
@@ -322,6 +331,7 @@ struct Trace {
   std::vector<Incomplete> incomplete;
   std::vector<State> states;
   std::vector<Exit> exits;
+  std::vector<Patch> patches;
   std::vector<std::pair<Clock, ModuleId>> asked;  ///< forward looked at an attribute of a module from outside of that module's own methods
   std::set<TensorId> escaped;                     ///< given to something that is not followed, or met a value that is not known
   std::set<TensorId> hooked;                      ///< parameters with a hook of the program's own: what it is given must stay whole

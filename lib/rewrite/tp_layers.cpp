@@ -150,7 +150,7 @@ void Layers::choose(ModuleId id) {
   for (const auto* r : carried) by_builtin = by_builtin || !made_by_user(id, *r);
   if (!by_builtin) return;
   p.form = LayerPlan::InPlace;
-  if (!m.builtin) return;
+  if (!m.builtin || m.patched) return;  // our classes know nothing of what the source changed in PyTorch's
   const auto* rule = ctx_.rules.layer(m.type);
   bool editable = ctx_.editable(made.construct_frame, made.construct_call);
   std::string extra;

@@ -78,13 +78,30 @@ class Sizes {
       for (const auto& a : op.size_args)
         if (a.role == model::SizeArg::PieceStart || a.role == model::SizeArg::PieceStop) bounds.insert(a.syms.begin(), a.syms.end());
     for (const auto& w : ctx_.trace.var_writes) {
-      if (bounds.count(w.value.sym)) continue;
-      if (w.frame < 0 || w.step < 0 || ctx_.trace.frame(w.frame).init || !divides(w.value.sym)) continue;
+      if (w.frame < 0 || w.step < 0 || ctx_.trace.frame(w.frame).init) continue;
       const Stmt* st = ctx_.trace.step(w.step).stmt;
-      const bool assigned =
-          st && st->kind == StmtKind::Assign && st->targets.size() == 1 && st->targets[0]->kind == ExprKind::Name && st->value;
-      if (assigned && divide_divisor(w.frame, st->value, w.value.sym)) ctx_.settled.insert(w.value.sym);
+      if (!st || st->kind != StmtKind::Assign || st->targets.size() != 1 || st->targets[0]->kind != ExprKind::Name || !st->value) continue;
+      const auto settle = [&](const Expr* e, const Sym* sym) {
+        if (!bounds.count(sym) && divides(sym) && divide_divisor(w.frame, e, sym)) ctx_.settled.insert(sym);
+      };
+      settle(st->value, w.value.sym);
+      // `shape = x.size()[:-1] + (heads, x.size(-1) // heads)`
+      const auto [literal, from] = literal_part(st->value, w.value.items.size());
+      for (std::size_t i = 0; literal && i < literal->kids.size(); ++i) settle(literal->kids[i], w.value.items[from + i].second.sym);
     }
+  }
+
+  /// The literal in a sequence of `n` elements that is one, or a sum with one; and which element it begins with.
+  static std::pair<const Expr*, std::size_t> literal_part(const Expr* e, std::size_t n) {
+    const auto plain = [n](const Expr* k) {
+      return (k->kind == ExprKind::Tuple || k->kind == ExprKind::List) && k->kids.size() <= n &&
+          std::none_of(k->kids.begin(), k->kids.end(), [](const Expr* x) { return x->kind == ExprKind::Starred; });
+    };
+    if (plain(e) && e->kids.size() == n) return {e, 0};
+    if (e->kind != ExprKind::Binary || e->text != "+" || e->kids.size() != 2) return {nullptr, 0};
+    if (plain(e->kids[1])) return {e->kids[1], n - e->kids[1]->kids.size()};
+    if (plain(e->kids[0])) return {e->kids[0], 0};
+    return {nullptr, 0};
   }
 
   int axis_near(const Op& op, const std::vector<const Sym*>& syms) const {

@@ -82,6 +82,13 @@ FAULTS = [
     Fault("a parameter detached", [(MODULES, r"\+ self.bias_table\[", "+ self.bias_table.detach()[")], ATTENTION),
 ]
 
+OLD = "old_style_parallel/old_style.py"
+# The original is imported by every rank, too: what it does to PyTorch must not help a generated program that forgot it.
+OLD_STYLE = [
+    Fault("a layer of PyTorch not changed", [(OLD, r"nn\.Linear\.reset_parameters = draw.*", "")], (*(f"h.{i}.{k}" for i in range(4) for k in ("up", "down")), "head")),
+    Fault("a function of PyTorch not replaced", [(OLD, r"F\.gelu = lambda.*", "")], tuple(f"h.{i}" for i in range(4))),
+]
+
 
 def verify(folders, *arguments):
     """(exit code, reports, standard error)"""
@@ -96,13 +103,19 @@ class Faults(unittest.TestCase):
         self.assertEqual([f.kind for f in FAULTS[:len(KINDS)]], KINDS)
 
     def test_each_is_found_and_named(self):
+        self.find(FAULTS, f"{HERE}/hand/original.py:GPT", "--args", "vocab=32, depth=4", "--input", "idx=i64[2?,8]<32", "--input", "keep=f32[2?,8]~rand",
+                  "--set", "mode=train", "--set", "seed=3", "--name", "gpt")
+
+    def test_what_the_source_changes_in_pytorch(self):
+        self.find(OLD_STYLE, f"{HERE}/../../testdata/old_style.yaml")
+
+    def find(self, faults, *model):
         with tempfile.TemporaryDirectory() as d:
             whole = f"{d}/whole"
-            made = subprocess.run([BINARY, "convert", f"{HERE}/hand/original.py:GPT", "--args", "vocab=32, depth=4", "--input", "idx=i64[2?,8]<32", "--input", "keep=f32[2?,8]~rand",
-                                   "--set", "mode=train", "--set", "seed=3", "--tp", "2", "--pp", "2", "--name", "gpt", "-o", whole], capture_output=True, text=True)
+            made = subprocess.run([BINARY, "convert", *model, "--tp", "2", "--pp", "2", "-o", whole], capture_output=True, text=True)
             self.assertEqual(made.returncode, 0, made.stderr)
             groups = {}
-            for k, fault in enumerate(FAULTS):
+            for k, fault in enumerate(faults):
                 folder = f"{d}/{k:02d}"
                 shutil.copytree(whole, folder)
                 for name, old, new in fault.edits:

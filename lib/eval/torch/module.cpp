@@ -57,8 +57,10 @@ model::ModuleId add_module_entry(Domain& d, InstanceObj* m, const program::Expr*
   entry.type = type_name(m->cls);
   entry.class_def = m->cls->def;
   entry.builtin = m->cls->builtin;
-  for (const ClassObj* k : m->cls->mro)
+  for (const ClassObj* k : m->cls->mro) {
     if (k->def != nullptr && !k->builtin) entry.mro.push_back(k->def);
+    entry.patched = entry.patched || k->patched;
+  }
   entry.construct_call = call;
   if (ActiveFrame* f = in.frame()) {
     entry.construct_frame = f->id;

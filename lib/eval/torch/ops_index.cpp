@@ -37,6 +37,7 @@ struct Item {
   std::size_t dims = 1;                ///< dimensions of the source it consumes
   std::vector<model::SizeArg> bounds;  ///< Slice: its bounds as written; empty where one cannot be edited
   bool edits = false;                  ///< Slice: `bounds` are all that it has
+  const model::Sym* length = nullptr;  ///< Slice: how much it takes, where that is told by another tensor's size
 };
 
 struct Key {
@@ -69,6 +70,16 @@ bool bounds_of(Domain& d, const SliceObj& s, std::int64_t n, Item& i) {
     i.bounds.push_back({given[k].second, 0, {x}, {v.sym()}, e && k < e->kids.size() ? e->kids[k] : nullptr});
   }
   return true;
+}
+
+/// Is this size read from a tensor that forward was given or computed, not from `t` itself or from what the model holds? A slice that
+/// stops there takes all of `t` for these inputs only: `self.mask[:, :, :n, :n]` where n happens to be the largest length there is.
+bool varies(const Domain& d, TensorId t, const model::Sym* s) {
+  if (!s) return false;
+  if (s->kind != model::Sym::Dim) return varies(d, t, s->a) || varies(d, t, s->b);
+  if (s->tensor < 0 || s->tensor == t) return false;
+  const model::Origin from = d.in.trace.tensor(s->tensor).origin;
+  return from == model::Origin::Input || from == model::Origin::Result;
 }
 
 Key read_key(Domain& d, TensorId t, const Value& key, const program::Expr* site) {
@@ -113,6 +124,10 @@ Key read_key(Domain& d, TensorId t, const Value& key, const program::Expr* site)
       i.step = *step;
       i.all = i.start == 0 && i.stop == shape[at] && i.step == 1;
       i.edits = bounds_of(d, *s, shape[at], i);
+      if (i.step == 1 && varies(d, t, s->stop.sym())) {
+        i.length = s->start.sym() ? d.in.sym(model::Sym::Sub, s->stop, s->start, static_cast<double>(i.stop - i.start)) : s->stop.sym();
+        if (i.all) i.all = i.edits = false;
+      }
       k.items.push_back(i);
       ++at;
     } else if (p.is(Kind::Tensor)) {
@@ -242,6 +257,8 @@ TensorId basic(Domain& d, const Site& site, TensorId t, const std::vector<Item>&
       } else {
         block(b, labels[at], "slice");
         std::int64_t n = (i.stop - i.start + i.step - 1) / i.step;
+        if (i.length && n == static_cast<std::int64_t>(i.length->value) && !i.edits)
+          b.op.size_args.push_back({model::SizeArg::Dim, static_cast<int>(out.size()), {n}, {i.length}, nullptr});
         out.push_back(b.label(n, true, "slice"));
         o.shape.push_back(n);
         o.ones.push_back(0);

@@ -39,7 +39,7 @@ def _memory_available():
 
 def _build(folder, seed, path):
     from shardwright.verify.job import Job, read_plan   # it reads the job; nothing of the comparison is used
-    job = Job(folder, read_plan(folder))
+    job = Job(folder, read_plan(folder), guest=True)
     job.seed = seed
     job.enter()
     with torch.random.fork_rng(devices=[]):

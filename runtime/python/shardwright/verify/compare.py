@@ -8,6 +8,7 @@ import re
 import torch
 
 BOUND_F64, BOUND_CASTS, BOUND_F32 = 1e-9, 1e-6, 1e-4
+LOOSEST = 1e-2   # where one unit in the last place changes more, nothing can be told apart: then it is said to differ
 KINDS = ["outputs", "loss", "gradients", "grad_norm", "parameters", "buffers", "initial", "start"]
 
 
@@ -302,7 +303,9 @@ class Comparison:
                 name = ""
             s = sensitivity.get((row.kind, name), 0.0)
             if s > row.bound / 10 and math.isfinite(s):
-                row.bound, row.loosened = max(row.bound, 10 * s), True
+                row.bound, row.loosened = max(row.bound, min(10 * s, LOOSEST)), True
+                if 10 * s > LOOSEST and row.differs and not row.note:
+                    row.note = f"{row.difference:.3g}; the original itself changes by {s:.3g} when its parameters change by one unit in the last place"
 
 
 def summary(rows):

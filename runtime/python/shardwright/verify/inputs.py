@@ -55,21 +55,22 @@ def parse(name, text) -> Input:
     return Input(name, None, DTYPES[match[1]], shape, tuple(s.endswith("?") for s in sizes), low, high, kind)
 
 
-def larger(inputs: list[Input]) -> list[Input]:
-    """The same inputs at a second batch size: sizes marked "?" doubled; without any, dimension 0 of every input that has the
-    first shaped input's size there. Dimension 0 gets one more: what is right at even sizes only would not show."""
+def other_sizes(inputs: list[Input]) -> list[list[Input]]:
+    """The same inputs at a second batch size, to be tried in order until the original runs: sizes marked "?" doubled; then, because a
+    marked one may have an upper bound (the longest sequence), all but dimension 0 halved. Without marks, dimension 0 of every input
+    that has the first shaped input's size there. Dimension 0 gets one more: what is right at even sizes only would not show."""
     shaped = [i for i in inputs if i.expression is None and i.shape]
-    marked = any(any(i.changeable) for i in shaped)
     batch = shaped[0].shape[0] if shaped else 0
 
-    def grow(i):
-        if i.expression is not None or not i.shape:
-            return i
-        if marked:
-            return dataclasses.replace(i, shape=tuple(2 * s + (k == 0) if c else s for k, (s, c) in enumerate(zip(i.shape, i.changeable))))
-        return dataclasses.replace(i, shape=(2 * batch + 1, *i.shape[1:])) if i.shape[0] == batch else i
+    def changed(size):
+        return [i if i.expression is not None or not i.shape else dataclasses.replace(
+            i, shape=tuple(size(k, s) if c else s for k, (s, c) in enumerate(zip(i.shape, i.changeable)))) for i in inputs]
 
-    return [grow(i) for i in inputs]
+    if any(any(i.changeable) for i in shaped):
+        return [changed(lambda k, s: 2 * s + (k == 0)), changed(lambda k, s: 2 * s + 1 if k == 0 else max(1, s // 2)),
+                changed(lambda k, s: max(1, s // 2))]
+    return [[dataclasses.replace(i, shape=(2 * batch + 1, *i.shape[1:])) if i.expression is None and i.shape and i.shape[0] == batch else i
+             for i in inputs]]
 
 
 def draw(inputs: list[Input], micro_batch: int, seed: int, namespace: dict, default_dtype, device="cpu") -> dict:

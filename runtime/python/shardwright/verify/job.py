@@ -14,6 +14,7 @@ import torch
 import yaml
 
 from . import inputs as _inputs
+from . import patches
 
 
 @contextlib.contextmanager
@@ -83,7 +84,9 @@ _prepared: set[str] = set()
 
 
 class Job:
-    def __init__(self, folder, plan, extra_path=()):
+    def __init__(self, folder, plan, extra_path=(), guest=False):
+        """`guest`: in a process of the generated program; what the original's source changes in PyTorch holds only while it is built."""
+        self.guest, self.before = guest, None
         self.folder, self.plan, self.data = os.path.abspath(folder), plan, plan["job"]
         self.seed = int(self.data.get("seed") or 0)
         self.train = self.data.get("mode", "eval") == "train"
@@ -106,6 +109,7 @@ class Job:
     # ---- the original ---------------------------------------------------------------------------------------------------
     def enter(self):
         """Puts the job's folders on sys.path and runs its prepare script (once a process)."""
+        self.before = patches.Snapshot()
         for p in reversed([self.folder, *self.path]):
             if p not in sys.path:
                 sys.path.insert(0, p)
@@ -133,6 +137,8 @@ class Job:
             if any(file.startswith(p + os.sep) and "site-packages" not in file[len(p):] for p in gone):
                 del sys.modules[name]
         importlib.invalidate_caches()
+        if self.before:
+            self.before.restore()
 
     def _entry(self):
         where, _, name = self.data["model"].rpartition(":")
@@ -162,7 +168,9 @@ class Job:
 
     def namespace(self):
         if self._namespace is None:
-            self.module, self.class_name = self._entry()
+            model = self.data["model"]
+            with patches.of(model) if self.guest else contextlib.nullcontext(), patches.noted(model):
+                self.module, self.class_name = self._entry()
             ns = dict(vars(self.module))
             ns.update(torch=torch, nn=torch.nn, F=torch.nn.functional, np=importlib.import_module("numpy"), math=importlib.import_module("math"))
             ns["NS"] = types.SimpleNamespace
@@ -180,12 +188,14 @@ class Job:
 
     def _evaluate(self):
         ns = self.namespace()
-        if self.data.get("build"):
-            return eval(self.data["build"], ns)
-        args = self.data.get("args") or {}
-        return eval(f"{self.class_name}({args})", ns) if isinstance(args, str) else self.entry_class(**_tuples(args))
+        with patches.of(self.data["model"]) if self.guest else contextlib.nullcontext():
+            if self.data.get("build"):
+                return eval(self.data["build"], ns)
+            args = self.data.get("args") or {}
+            return eval(f"{self.class_name}({args})", ns) if isinstance(args, str) else self.entry_class(**_tuples(args))
 
     def build_original(self, seed=None):
+        self.namespace()   # a source may seed the generator when it is imported
         torch.manual_seed(self.seed if seed is None else seed)
         with unset_memory_is_nan():
             model = self._evaluate()
@@ -217,8 +227,9 @@ class Job:
                 del cls.__init__
         return (), {}
 
-    def draw(self, micro_batch, default_dtype, second=False, device="cpu"):
-        specs = _inputs.larger(self.specs) if second else self.specs
+    def draw(self, micro_batch, default_dtype, second=0, device="cpu"):
+        """`second`: which of the other sizes, from 1; 0: the job's own."""
+        specs = _inputs.other_sizes(self.specs)[second - 1] if second else self.specs
         return _inputs.draw(specs, micro_batch, self.seed, self.namespace(), default_dtype, device)
 
     def call(self, model, inputs):

@@ -12,6 +12,7 @@ import torch
 from shardwright.parallel.original import first_names, full_state
 
 from .compare import Moments
+from .inputs import other_sizes
 from .job import JobError, StageCaller, StageDone, tensors_of
 from .modes import CastWatch, Promote, Randomness, to_default_dtype
 
@@ -65,6 +66,8 @@ class Original:
     def __init__(self, job, options):
         self.job, self.options = job, options
         torch.set_default_dtype(options.torch_dtype)
+        job.namespace()   # a source may set another default dtype
+        torch.set_default_dtype(options.torch_dtype)
         self.model = to_default_dtype(job.build_original()).train(job.train)
         again = dict(to_default_dtype(job.build_original()).named_parameters())   # what the seed does not determine is not compared
         self.initial = {n: p.detach().to("cpu", copy=True) for n, p in self.model.named_parameters() if torch.equal(p, again[n])}
@@ -111,7 +114,7 @@ class Original:
             stack.enter_context(Promote())
         return stack
 
-    def pass_over(self, count, second=False, record=True):
+    def pass_over(self, count, second=0, record=True):
         """Forward and backward of `count` micro-batches. (outputs, losses) by micro-batch."""
         outputs, losses = [], []
         random = Randomness(self.model, self.job.seed, not self.options.with_dropout)
@@ -160,11 +163,14 @@ class Original:
         result["buffers"] = {n: b.detach().to("cpu", copy=True) for n, b in self.model.named_buffers()}
         self.restore()
         result["second"] = None
-        try:
-            outputs, losses = self.pass_over(o.second_micro_batches * o.dp, second=True)
-            result["second"] = dict(outputs=outputs, losses=losses, gradients=self.gradients())
-        except Exception as error:   # the original itself is built for one batch size
-            result["second_error"] = f"{type(error).__name__}: {error}".splitlines()[0]
+        for k in range(len(other_sizes(self.job.specs))):
+            try:
+                outputs, losses = self.pass_over(o.second_micro_batches * o.dp, second=k + 1)
+                result["second"] = dict(sizes=k + 1, outputs=outputs, losses=losses, gradients=self.gradients())
+                break
+            except Exception as error:   # the original itself is built for one batch size
+                result.setdefault("second_error", f"{type(error).__name__}: {error}".splitlines()[0])
+                self.restore()
         self.restore()
         return result
 
@@ -182,8 +188,9 @@ class Generated:
         from shardwright.parallel.original import start_from_original
         self.job, self.options, self.mesh, self.reference = job, options, mesh, reference
         torch.set_default_dtype(options.torch_dtype)
-        manual_seed(job.seed)
         stages = job.package().STAGES
+        torch.set_default_dtype(options.torch_dtype)   # a source may set another
+        manual_seed(job.seed)
         if len(stages) != options.pp:
             raise ValueError(f"the package has {len(stages)} stages, the grid has pp {options.pp}")
         self.stage = to_default_dtype(job.build_stage(mesh.pp_rank)).train(job.train).to(mesh.device)
@@ -213,7 +220,7 @@ class Generated:
             stack.enter_context(Promote())
         return stack
 
-    def pass_over(self, micro_batches, second=False, schedule=None, total=None):
+    def pass_over(self, micro_batches, second=0, schedule=None, total=None):
         from shardwright.parallel import PipelineExecutor
         if not hasattr(self, "executor"):
             self.executor = PipelineExecutor(self.stage, self.mesh, self.options.schedule)
@@ -267,10 +274,10 @@ class Generated:
             optimizer.zero_grad()
         result["tensors"] = self.tensors()
         result["second"] = None
-        if channel.second_runs():
+        if second := channel.second():
             self.stage.zero_grad(set_to_none=True)
             self.load()
-            outputs, losses = self.pass_over(o.second_micro_batches, second=True)
+            outputs, losses = self.pass_over(o.second_micro_batches, second=second)
             finalize_gradients(self.stage)
             result["second"] = dict(outputs=outputs, losses=losses, gradients=self.tensors(True))
         return result

@@ -67,7 +67,8 @@ class _Channel:
     def clip(self):
         return _read(os.path.join(self.folder, "clip.json"))
 
-    def second_runs(self):
+    def second(self):
+        """Which of the other sizes the original ran at; 0: none."""
         return _read(os.path.join(self.folder, "done.json"))["second"]
 
 
@@ -100,6 +101,7 @@ def run_reference(spec):
             key = json.dumps([job.data, job.path, options.micro_batches * options.dp, options.second_micro_batches * options.dp,
                               options.steps, options.dtype, options.with_dropout, options.device], sort_keys=True, default=str)
             job.enter()
+            job.namespace()   # what the source changes in PyTorch holds again
             if key not in cache:
                 cache.clear()
                 original = Original(job, options)
@@ -111,7 +113,7 @@ def run_reference(spec):
             if result is None:
                 result = cache[key][1] = original.run(lambda clip: _write(os.path.join(folder, "clip.json"), clip))
             _write(os.path.join(folder, "clip.json"), original.clip)
-            _write(os.path.join(folder, "done.json"), {"second": result["second"] is not None})
+            _write(os.path.join(folder, "done.json"), {"second": result["second"]["sizes"] if result["second"] else 0})
             if options.with_dropout:
                 _write(os.path.join(folder, "state.pt"), dict(state, shapes=original.shapes))
         except Exception as error:
@@ -171,7 +173,7 @@ def _compare(job, options, original, result, ranks, folder):
         "different": [f"{r.kind}: {r.name}" + (f": {r.note}" if r.note else f": {r.difference:.3g}") for r in different[:50]],
         "table": {k: dict(v, worst=_number(v["worst"])) for k, v in table_rows.items()},
         "bound": comparison.bound, "casts": original.casts, "promoted": original.promote, "micro_batches": options.micro_batches,
-        "second_batch_size": result.get("second_error") or "compared",
+        "second_batch_size": "compared" if result["second"] else result["second_error"],
         "payload_bytes": [{"rank": r["rank"], "tp": r["tp"], "pp": r["pp"], "dp": r["dp"], **r["payload"]} for r in ranks],
     }
 
@@ -247,7 +249,7 @@ def run_rank(spec, rank):
         m = None
         try:
             plan = read_plan(target["dir"])
-            job = Job(target["dir"], plan, spec["python_path"])
+            job = Job(target["dir"], plan, spec["python_path"], guest=True)
             job.enter()
             m = parallel.initialize(options.tp, options.pp, options.dp, ranks=list(range(count)))
             reference = _read(os.path.join(folder, "state.pt"))

@@ -84,6 +84,25 @@ bool cut_elsewhere(const std::vector<rewrite::Refusal>& refusals, const model::T
   return any;
 }
 
+/// The chosen axes of what the constructor call at `where` makes; of the whole model where there are none.
+std::vector<int> axes_made_at(support::Range where, const model::Trace& t, const sharding::Result& r) {
+  std::vector<int> made, all;
+  for (std::size_t i = 0; i < r.axes.size(); ++i) {
+    if (!r.axes[i].chosen) continue;
+    all.push_back(static_cast<int>(i));
+    bool here = false;
+    for (const auto& m : t.modules)
+      for (model::ModuleId up = m.id; up >= 0 && !here; up = t.module(up).parent) {
+        const auto* call = t.module(up).construct_call;
+        if (!call || !where.contains(call->range)) continue;
+        for (const auto& p : m.params)
+          here = here || std::find(r.axes[i].parameters.begin(), r.axes[i].parameters.end(), p.tensor) != r.axes[i].parameters.end();
+      }
+    if (here) made.push_back(static_cast<int>(i));
+  }
+  return made.empty() ? all : made;
+}
+
 /// What crosses the cuts is what the text hands on, in the order of its tuples: some that could be computed again are sent after all.
 void take_over_sends(const model::Trace& t, const rewrite::StageSlicer& slicer, pipeline::Partition& partition) {
   for (std::size_t k = 0; k < partition.cuts.size(); ++k) {
@@ -345,7 +364,9 @@ support::Expected<bool> plan_again(Analysis& a, const ModelRequest& request, con
     for (auto& name : plan::kept_whole(pins)) so.keep_replicated.push_back(name);
   }
 
-  CutLimits limits{want.no_cut, said_in_source.uncut, {}};
+  const CutLimits no_limits{want.no_cut, said_in_source.uncut, {}};
+  CutLimits limits = no_limits;
+  int cut_tries = 0;
   for (int round = 0;; ++round) {
     progress("choosing what to split");
     if (have_pins && round == 0) a.sharding = sharding::place(t, so, plan::split_axes(pins));
@@ -423,8 +444,17 @@ support::Expected<bool> plan_again(Analysis& a, const ModelRequest& request, con
       }
     }
     if (refusals.empty()) break;
-    if (a.slicer && !have_pins && round <= 40 && cut_elsewhere(refusals, t, a.partition, limits)) continue;
+    // Another cut costs nothing, so it comes first; where an axis is to blame, too, not for long.
+    const bool by_axis = std::any_of(refusals.begin(), refusals.end(), [](const auto& r) { return r.axis >= 0; });
+    if (a.slicer && !have_pins && cut_tries++ < (by_axis ? 8 : 40) && cut_elsewhere(refusals, t, a.partition, limits)) continue;
     bool progress_made = false;
+    // No other cut does, and no axis is to blame: what is built there is not split then.
+    if (std::all_of(refusals.begin(), refusals.end(), [](const auto& r) { return r.axis < 0; }) && !have_pins)
+      for (std::size_t i = 0, n = refusals.size(); i < n; ++i)
+        for (const int axis : axes_made_at(refusals[i].where, t, a.sharding)) {
+          refusals.push_back(refusals[i]);
+          refusals.back().axis = axis;
+        }
     for (const auto& r : refusals) {
       plan::Fallback fallback{"", place(sm, r.where), r.message};
       if (r.axis < 0) continue;
@@ -438,9 +468,12 @@ support::Expected<bool> plan_again(Analysis& a, const ModelRequest& request, con
       for (auto p : axis.parameters)
         if (std::find(names.begin(), names.end(), p) == names.end()) names.push_back(p);
     }
-    if (!progress_made || round > 40) {
+    if (progress_made) limits = no_limits, cut_tries = 0;
+    if (!progress_made || round > 80) {
       std::vector<support::Note> notes;
-      for (const auto& r : refusals) notes.push_back({r.where, r.message});
+      for (const auto& r : refusals)
+        if (std::none_of(notes.begin(), notes.end(), [&](const auto& n) { return n.range == r.where && n.message == r.message; }))
+          notes.push_back({r.where, r.message});
       support::Diagnostic d = support::failure("the parallel source cannot be written for this grid", refusals.front().where, "generate");
       d.notes = std::move(notes);
       return d;

@@ -69,7 +69,7 @@ Value Domain::unary(Interpreter&, std::string_view op, const Value& a, const pro
 Value Domain::compare(Interpreter&, std::string_view op, const Value& a, const Value& b, const program::Expr* site,
                       const program::Expr* a_expr, const program::Expr* b_expr) {
   if (!a.is(Kind::Tensor) && !a.is_number())
-    return op == "==" ? Value::boolean(false) : op == "!=" ? Value::boolean(true) : Value::not_implemented();
+    return a.is_unknown() ? a : op == "==" ? Value::boolean(false) : op == "!=" ? Value::boolean(true) : Value::not_implemented();
   if (!b.is(Kind::Tensor) && !b.is_number())
     return b.is_unknown() ? b : op == "==" ? Value::boolean(false) : op == "!=" ? Value::boolean(true) : Value::not_implemented();
   auto at = operators().find(op);

@@ -166,9 +166,12 @@ std::string unanswered(const model::Trace& t, const rewrite::StageSlicer& slicer
   return "";
 }
 
+constexpr double kPoorBalance = 1.5;  ///< slowest stage over the mean from which wider cuts are looked at
+constexpr double kWorthWhile = 0.8;   ///< of that, what wider cuts must come to
+
 /// Chooses cuts that the slicer can write, alone and together. Returns why there are none.
-std::string choose_cuts(const model::Trace& t, pipeline::Options po, rewrite::StageSlicer& slicer, const rules::Target* target,
-                        const CutLimits& limits, pipeline::Partition& out, std::vector<std::pair<std::string, int>>& refused) {
+std::string cuts_of_width(const model::Trace& t, pipeline::Options po, rewrite::StageSlicer& slicer, const rules::Target* target,
+                          const CutLimits& limits, pipeline::Partition& out, std::vector<std::pair<std::string, int>>& refused) {
   Expressible expressible{&slicer, {}, limits.banned, limits.whole};
   po.can_emit = can_emit;
   po.can_emit_data = &expressible;
@@ -188,6 +191,28 @@ std::string choose_cuts(const model::Trace& t, pipeline::Options po, rewrite::St
   }
   refused.assign(expressible.refused.begin(), expressible.refused.end());
   std::sort(refused.begin(), refused.end(), [](const auto& x, const auto& y) { return x.second > y.second; });
+  return why;
+}
+
+/// The same; where few tensors cross nowhere, or only where one stage has nearly all the work, more may cross.
+std::string choose_cuts(const model::Trace& t, pipeline::Options po, rewrite::StageSlicer& slicer, const rules::Target* target,
+                        const CutLimits& limits, pipeline::Partition& out, std::vector<std::pair<std::string, int>>& refused) {
+  std::string why = cuts_of_width(t, po, slicer, target, limits, out, refused);
+  const auto poor = [&] { return !out.error.empty() || !why.empty() || out.slowest_over_mean > kPoorBalance; };
+  for (const int wider : {6, 16}) {
+    if (!poor()) break;
+    po.max_tensors = wider;
+    pipeline::Partition other;
+    std::vector<std::pair<std::string, int>> other_refused;
+    std::string other_why = cuts_of_width(t, po, slicer, target, limits, other, other_refused);
+    const bool works = other.error.empty() && other_why.empty(), worked = out.error.empty() && why.empty();
+    if (!worked || (works && other.slowest_over_mean < kWorthWhile * out.slowest_over_mean))
+      out = std::move(other), why = std::move(other_why), refused = std::move(other_refused);
+  }
+  if (out.error.empty() && why.empty()) {
+    std::string set = slicer.set_partition(out);  // the slicer holds the last one that was tried
+    if (!set.empty()) why = set;
+  }
   return why;
 }
 
@@ -391,6 +416,7 @@ support::Expected<bool> plan_again(Analysis& a, const ModelRequest& request, con
         a.slicer->build_whole(built_whole);
         for (auto s : a.sharding.states) po.varying.push_back(s == sharding::State::V || s == sharding::State::P);
         if (have_pins) {
+          po.max_tensors = 16;
           auto cuts = plan::cuts_of(pins, t, po);
           if (!cuts) return unfit(cuts.error());
           a.partition = pipeline::partition_at(t, po, *cuts);

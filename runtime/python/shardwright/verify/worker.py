@@ -13,6 +13,7 @@ import faulthandler  # noqa: E402
 import json  # noqa: E402
 import math  # noqa: E402
 import os  # noqa: E402
+import re  # noqa: E402
 import signal  # noqa: E402
 import sys  # noqa: E402
 import time  # noqa: E402
@@ -85,6 +86,12 @@ def _where(error, job):
     return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""
 
 
+def _other_precision(error, options):
+    """What to do where a model that fixes its types meets float64."""
+    met = options.dtype == "f64" and re.search(r"double|float64|complex128", str(error), re.IGNORECASE)
+    return "\n  the comparison is in float64 and the source fixes other types: --dtype f32 runs it as it is written" if met else ""
+
+
 def _root(error):
     while error.__cause__ is not None:
         error = error.__cause__
@@ -119,7 +126,7 @@ def run_reference(spec):
         except Exception as error:
             cause = _root(error)
             message = str(cause) if isinstance(cause, JobError) else (
-                f"the original cannot be run: {type(cause).__name__}: {str(cause).strip()}\n  at {_where(cause, job)}")
+                f"the original cannot be run: {type(cause).__name__}: {str(cause).strip()}\n  at {_where(cause, job)}{_other_precision(cause, options)}")
             _write(os.path.join(folder, "error.json"), {"message": message, "rank": None})
             if spec["debug"]:
                 traceback.print_exc()

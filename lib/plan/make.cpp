@@ -312,13 +312,14 @@ class Maker {
       }
     }
     for (const auto& [t, where] : p.tied)
-      for (int k : where) add("tied", "all_reduce", t_.tensor(t).name, k, 1, local_bytes(t));
+      for (int k : where)
+        if (t_.tensor(t).requires_grad) add("tied", "all_reduce", t_.tensor(t).name, k, 1, local_bytes(t));
     if (in_.grid.tp * pp > 1) add("norm", "all_reduce", "gradient norm", -1, 1, 8);  // the sum of squares, one f64
     if (in_.grid.dp > 1)
       for (int k = 0; k < pp; ++k) {
         double bytes = 0;
         for (TensorId t : p.stages[static_cast<std::size_t>(k)].parameters)
-          if (t_.tensor(t).origin == model::Origin::Parameter) bytes += local_bytes(t);
+          if (t_.tensor(t).origin == model::Origin::Parameter && t_.tensor(t).requires_grad) bytes += local_bytes(t);
         add("dp", "all_reduce", "all gradients of a rank", pp > 1 ? k : -1, 1, bytes);
       }
   }

@@ -310,6 +310,14 @@ std::string Assembler::bind_from(Unit& u, const std::string& wanted, const std::
   return as;
 }
 
+namespace {
+bool binds(const std::vector<Stmt*>& block, const std::string& name) {
+  program::NameSet names;
+  for (const Stmt* s : block) bound_names(s, names);
+  return names.contains(name);
+}
+}  // namespace
+
 std::string Assembler::need(Unit& u, const std::string& name, const program::Module& origin) {
   if (u.path == file_of(origin) && u.pieces.count(name)) return name;
   const program::Module* local = nullptr;
@@ -333,6 +341,12 @@ std::string Assembler::need(Unit& u, const std::string& name, const program::Mod
   }
   const std::string what = as_from_import(line);
   const std::string thing = what.substr(0, what.find(" as ")), found = bind(u, name, thing);
+  // `if accelerate_is_there(): from accelerate import hook`: perhaps nobody has it.
+  const auto& by = binders(origin, name);
+  if (by.size() == 1 && by[0]->kind == StmtKind::If && !binds(by[0]->body, name) + !binds(by[0]->orelse, name) == 1) {
+    u.optional.insert(found == name ? line : thing + " as " + found);
+    return found;
+  }
   // The line as the original writes it, where its name holds.
   if (found == name) {
     const std::string& as_written = u.lines.emplace(name, line).first->second;
@@ -644,6 +658,11 @@ support::Expected<std::vector<File>> Assembler::files() {
       bool first = true;
       for (const auto& n : names) text += (first ? "" : ", ") + n, first = false;
       import(target, text);
+    }
+    if (!u.optional.empty()) {
+      imports += "\ntry:  # what the original has under a condition\n";
+      for (const auto& l : u.optional) imports += "    " + l + "\n";
+      imports += "except ImportError:\n    pass\n";
     }
     std::vector<const Piece*> pieces;
     for (auto& [name, piece] : u.pieces)

@@ -67,6 +67,7 @@ class Assembler {
     const program::Module* origin = nullptr;
     std::map<std::string, Piece> pieces;  ///< by name
     std::set<std::string> absolute, runtime, plain, future;
+    std::set<std::string> optional;                         ///< imports of names that the original binds under a condition only
     std::map<std::string, std::set<std::string>> relative;  ///< path → names
     std::map<std::string, std::string> lines;               ///< name → its import as the original writes it
     std::map<std::string, std::string> bound, called;       ///< name → what it means; the other way round

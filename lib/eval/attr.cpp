@@ -406,6 +406,8 @@ bool In::patched(const std::string& owner, std::string_view name) {
   if (!f || f->builtin || !f->stmt || owner.rfind("torch", 0) != 0 || owner.rfind("torch.backends", 0) == 0) return false;
   const ModuleObj* m = f->env ? f->env->globals : nullptr;
   if (!m || !m->source) return false;
+  // What a function does while the model is built or runs, the generated package's does, too.
+  if (f->function && !at_top_level) return true;
   const bool own = !f->function && std::find(m->source->body.begin(), m->source->body.end(), f->stmt) != m->source->body.end();
   trace.patches.push_back({f->stmt, m->name, owner + "." + std::string(name), !own});
   return true;
@@ -416,7 +418,9 @@ void In::setattr(const Value& v, std::string_view name, const Value& x, const Ex
     case Kind::Unknown: return;
     case Kind::Class: {
       auto* c = v.as<ClassObj>();
-      if (c->builtin) c->patched |= patched(c->qualified(), name);
+      // A new attribute of all modules, as a helper's `Module.smart_apply`, changes no layer.
+      const bool new_to_all = c->builtin && c->name == "Module" && !c->lookup(name).set();
+      if (c->builtin && patched(c->qualified(), name) && !new_to_all) c->patched = true;
       if (c->metaclass) {
         Value d = c->metaclass->lookup("__setattr__");
         if (d.is(Kind::Function)) {

@@ -62,8 +62,8 @@ InitSlice::InitSlice(const Context& c, const Use& use, int stage, ModuleId m) : 
     return;
   }
   if (whole()) {
-    narrow_ = true;
     sites();
+    narrow_ = module_ == 0;  // not before the root's constructor has done with what is built
     return;
   }
   rounds();
@@ -737,14 +737,23 @@ void InitSlice::keep_list(ModuleId m, const std::string& prefix, std::vector<std
     if (p.tensor >= 0 && use_.holds(stage_, Named{m, p.attr})) out.push_back(prefix + p.attr);
   for (const auto& [name, child] : mod.children) {
     if (child < 0 || !use_.holds(stage_, child)) continue;
-    if (use_.divided(stage_, child) && use_.container(child)) keep_list(child, prefix + name + ".", out);
-    else out.push_back(prefix + name);
+    if (!use_.divided(stage_, child) || (!use_.container(child) && !whole())) {
+      out.push_back(prefix + name);
+      continue;
+    }
+    const std::size_t before = out.size();
+    keep_list(child, prefix + name + ".", out);
+    if (whole() && out.size() == before) out.push_back(prefix + name + ".");  // itself, without what it holds
   }
 }
 
 std::vector<std::string> InitSlice::keep_list() const {
   std::vector<std::string> out;
   keep_list(module_, "", out);
+  if (whole() && module_ == 0)
+    for (const auto& name : use_.described(stage_))
+      if (std::none_of(out.begin(), out.end(), [&](const std::string& k) { return name == k || name.rfind(k + ".", 0) == 0; }))
+        out.push_back(name);
   return out;
 }
 

@@ -225,7 +225,8 @@ class Absent(nn.Module):
 
 
 def drop_unused(module, keep_prefixes):
-    """Replaces submodules outside of `keep_prefixes` (names of modules or parameters) by Absent and deletes parameters and
+    """Replaces submodules outside of `keep_prefixes` (names of modules or parameters; `"name."` is a module without what it
+    holds) by Absent and deletes parameters and
     buffers outside of them; of lists and dicts of modules the elements. Returns the module."""
     keep = list(keep_prefixes)
 

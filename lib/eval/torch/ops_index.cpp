@@ -124,7 +124,8 @@ Key read_key(Domain& d, TensorId t, const Value& key, const program::Expr* site)
       i.step = *step;
       i.all = i.start == 0 && i.stop == shape[at] && i.step == 1;
       i.edits = bounds_of(d, *s, shape[at], i);
-      if (i.step == 1 && varies(d, t, s->stop.sym())) {
+      const bool as_written = (s->stop.is_none() || d.integer(s->stop) == i.stop) && (s->start.is_none() || d.integer(s->start) == i.start);
+      if (i.step == 1 && as_written && varies(d, t, s->stop.sym())) {
         i.length = s->start.sym() ? d.in.sym(model::Sym::Sub, s->stop, s->start, static_cast<double>(i.stop - i.start)) : s->stop.sym();
         if (i.all) i.all = i.edits = false;
       }

@@ -171,13 +171,15 @@ class Stages {
 };
 
 std::string why_few(const Options& options, std::size_t found, std::size_t without_condition) {
-  std::string s = std::to_string(options.stages) + " stages need " + std::to_string(options.stages - 1) + " cuts, but the forward has " +
-      std::to_string(found) + " place" + (found == 1 ? "" : "s") + " where at most " + std::to_string(options.max_tensors) +
-      " tensors cross";
-  if (options.can_emit) {
-    s += " and the code can be written";
-    if (without_condition > found) s += " (" + std::to_string(without_condition) + " without that condition)";
-  }
+  const int cuts = options.stages - 1;
+  std::string s = std::to_string(options.stages) + " stages need " + std::to_string(cuts) + (cuts == 1 ? " cut" : " cuts") + ", but ";
+  if (options.can_emit && without_condition > found)
+    s += "of the forward's " + std::to_string(without_condition) + " places where at most " + std::to_string(options.max_tensors) +
+        " tensors cross, the stages' source can be written for " + (found == 0 ? "none" : std::to_string(found));
+  else
+    s += "the forward has " + std::to_string(found) + " place" + (found == 1 ? "" : "s") + " where at most " +
+        std::to_string(options.max_tensors) + " tensors cross";
+  if (found == 0) return s + ": it stays in one stage";
   return s + "; at most " + std::to_string(found + 1) + " stages are possible";
 }
 

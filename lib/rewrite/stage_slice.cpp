@@ -293,6 +293,15 @@ CutView view(const Context& c, const pipeline::Cut& cut, std::string& error) {
         case pipeline::CutKind::InsideBuiltin: error = "it lies inside a built-in layer"; return v;
       }
     }
+    if (b.at == At::BeforeCall || b.at == At::AfterCall)
+      for (const FrameId x : c.facts.frame(b.frame).callees) {  // reduce(f, items, x) runs f once an item
+        const auto& other = t.frame(x);
+        if (other.call != b.call || other.step != b.step) continue;
+        if (b.at == At::AfterCall ? other.begin >= cut.clock : other.begin < cut.clock) {
+          error = "it lies inside a call that runs a function several times (" + c.sources.describe(b.call->range) + ")";
+          return v;
+        }
+      }
     if (b.at != At::Statement) {
       find_temps(c, b, error);
       if (!error.empty()) return v;

@@ -448,6 +448,28 @@ void Assembler::copy_registered(const program::Module& m, const std::string& nam
   }
 }
 
+/// Classes that are found by a value (`REGISTRY[kind](…)`) are named by nothing that is copied: they come with it, and stages import the
+/// file that enters them.
+void Assembler::copy_by_value() {
+  if (in_place()) return;
+  std::vector<std::string> stages;
+  for (const auto& [path, u] : units_)
+    if (std::any_of(spec_.definitions.begin(), spec_.definitions.end(),
+                    [&](const auto& d) { return d.stage >= 0 && path == "stage" + std::to_string(d.stage) + ".py"; }))
+      stages.push_back(path);
+  for (const auto& c : spec_.by_value) {
+    if (!options_.copied(*c.module)) continue;
+    const std::string path = file_of(*c.module);
+    if (unit(path, c.module).pieces[c.name].text.empty()) copy_definition(*c.module, c.name);
+    std::vector<std::string> reached = stages;
+    for (std::size_t i = 0; i < reached.size(); ++i)
+      for (const auto& [other, names] : units_[reached[i]].relative)
+        if (std::find(reached.begin(), reached.end(), other) == reached.end()) reached.push_back(other);
+    if (!c.in_globals && std::find(reached.begin(), reached.end(), path) != reached.end()) continue;
+    for (const auto& stage : stages) bind_from(units_[stage], c.name, path, c.name);
+  }
+}
+
 void Assembler::copy_patches(Unit& u, const program::Module& m, const std::string& original, const std::string& name, int stage) {
   for (const Stmt* s : m.body) {
     if (s->kind != StmtKind::Assign || s->targets.size() != 1 || s->targets[0]->kind != program::ExprKind::Attribute) continue;
@@ -608,6 +630,7 @@ support::Expected<std::vector<File>> Assembler::files() {
     if (!text) return text.error();
     u.pieces[d.name].text = std::move(*text);
   }
+  copy_by_value();
   std::vector<File> out;
   std::set<std::string> folders;
   for (auto& [path, u] : units_) {

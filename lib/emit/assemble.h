@@ -98,6 +98,7 @@ class Assembler {
   /// What the source changes in PyTorch, once in the package: a replacement that calls what it replaces must not be made twice.
   void copy_changes_of_torch();
   void copy_registered(const program::Module& m, const std::string& name);
+  void copy_by_value();
   void copy_definition(const program::Module& m, const std::string& name);
   /// "models/my_model.py", in a package of copies: the module's name with parts that Python can import.
   std::string file_of(const program::Module& m);

@@ -43,7 +43,12 @@ void In::Impl::store(const std::string& name, const Value& v, Env* env) {
     }
   }
   env->vars.set(name, v);
-  if (v.is(Kind::Dict) && (env == &env->globals->env || env->is_class)) v.as<DictObj>()->global = true;
+  if (env == &env->globals->env || env->is_class) {
+    if (v.is(Kind::Dict)) v.as<DictObj>()->global = true;
+    if (v.is(Kind::Instance) && v.obj()->attrs)  // a registry that is an object
+      for (const auto& a : *v.obj()->attrs)
+        if (a.value.is(Kind::Dict)) a.value.as<DictObj>()->global = true;
+  }
   if (env != &env->globals->env && !env->is_class && recording() && frame()->function) var_write(name, v);
 }
 

@@ -72,8 +72,8 @@ void scan(const Stmt* s, Found& f) {
       break;
     case StmtKind::ClassDef:
       f.names.push_back(s->class_def->name);
-      for (const auto& a : s->class_def->bases)
-        f.effect |= !a.keyword.empty() && a.keyword != "metaclass";  // class X(Base, name="x") registers itself
+      // class X(Base, name="x") registers itself; Base.__init_subclass__ may, whatever it is given.
+      for (const auto& a : s->class_def->bases) f.effect |= a.keyword != "metaclass";
       for (const Expr* d : s->class_def->decorators) {
         f.effect = true;
         if (const Expr* r = root_of(d); r && d->kind != ExprKind::Name) f.fills.push_back(r->text);
@@ -515,7 +515,7 @@ bool In::Impl::run_effects(const std::string& key) {
         auto& unit = m->demand->units[u];
         if (unit.state != ModuleObj::Demand::Unit::Waiting) continue;
         const Stmt* s = unit.stmt;
-        bool named = (s->function && s->function->name == key) || (s->class_def && s->class_def->name == key);
+        bool named = (s->function && lowered(s->function->name) == low) || (s->class_def && lowered(s->class_def->name) == low);
         if (s->function)
           for (const Expr* d : s->function->decorators) named = named || quoted_in(in.sources.text(d->range), low);
         else if (s->class_def) {
@@ -531,20 +531,32 @@ bool In::Impl::run_effects(const std::string& key) {
         if (err) in.note_incomplete(s->range, "top-level statement failed: " + in.describe(*err));
       }
     if (ran || effects_tried.size() > 400) break;
-    // Relative imports of packages: cheap to know, and where registries keep their entries. A word that many modules mention
-    // is no registry's key.
-    std::vector<std::string> candidates;
+    // Imports from the same package: cheap to know, and where registries keep their entries (`from . import blocks`, for its effects). A
+    // word that many modules mention is no registry's key.
+    std::set<std::string> candidates;
+    std::string title = low;
+    title[0] = static_cast<char>(toupper(static_cast<unsigned char>(title[0])));
+    auto consider = [&](const std::string& name) {
+      if (name.empty() || loaded.count(name) || candidates.size() > 8) return;
+      if (in.loader.mentions(name, key) || in.loader.mentions(name, "'" + title + "'") || in.loader.mentions(name, '"' + title + '"'))
+        candidates.insert(name);
+    };
     for (ModuleObj* m : all) {
-      if (!m->is_package) continue;
+      const std::string top = m->name.substr(0, m->name.find('.'));
+      const auto same_package = [&](const std::string& name) {
+        return name.substr(0, name.find('.')) == top || (!m->is_package && top == m->name);  // or a file beside the script
+      };
       for (const auto& unit : m->demand->units) {
-        if (unit.stmt->kind != StmtKind::ImportFrom || unit.stmt->level == 0) continue;
-        std::string base = resolve_relative(m, unit.stmt->level, unit.stmt->module);
-        if (base.empty() || loaded.count(base)) continue;
-        std::string title = low;
-        title[0] = static_cast<char>(toupper(static_cast<unsigned char>(title[0])));
-        if (in.loader.mentions(base, key) || in.loader.mentions(base, "'" + title + "'") || in.loader.mentions(base, '"' + title + '"'))
-          candidates.push_back(base);
-        if (candidates.size() > 8) break;
+        const Stmt* s = unit.stmt;
+        if (s->kind == StmtKind::Import)
+          for (const auto& i : s->imports)
+            if (same_package(i.name)) consider(i.name);
+        if (s->kind != StmtKind::ImportFrom) continue;
+        const std::string base = resolve_relative(m, s->level, s->module);
+        if (base.empty() || (s->level == 0 && !same_package(base))) continue;
+        consider(base);
+        for (const auto& i : s->imports)
+          if (i.name != "*") consider(base + "." + i.name);
       }
     }
     if (candidates.size() > 8) break;

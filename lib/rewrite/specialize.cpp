@@ -70,8 +70,25 @@ Edit edit_of(const Verdict& v) { return {static_cast<int>(v.kind), v.text, v.pre
 
 class Specializer {
  public:
-  Specializer(const Trace& t, const TpEdits& e, const StageSlicer* s, int n, const support::SourceManager& sm, const rules::Target& target)
-      : trace_(t), edits_(e), stages_(s), stage_count_(n), sources_(sm), target_(target) {}
+  using Calls = std::map<Range, std::set<const void*>, RangeLess>;
+  /// `named`: calls whose callee must become a class's name, for these classes, although it is a value that stands for several.
+  Specializer(const Trace& t, const TpEdits& e, const StageSlicer* s, int n, const support::SourceManager& sm, const rules::Target& target,
+              const Calls& named)
+      : trace_(t), edits_(e), stages_(s), stage_count_(n), sources_(sm), target_(target), named_(named) {}
+
+  static const void* definition(const Container& c) {
+    return c.class_def ? static_cast<const void*>(c.class_def) : static_cast<const void*>(c.function);
+  }
+  /// Calls that cannot be left as they are after all: a class that they reach has got another name. Valid after run().
+  Calls renamed() const {
+    Calls out;
+    for (const auto& [call, reached] : by_value_)
+      for (const int v : reached) {
+        const Variant& x = variants_[static_cast<std::size_t>(v)];
+        if (variant_name(x, *x.container) != x.container->name) out[call].insert(definition(*x.container));
+      }
+    return out;
+  }
 
   Specialized run() {
     index();
@@ -80,7 +97,7 @@ class Specializer {
     std::vector<Redirect> build = redirects({2, 0}, 0, false);
     if (!out_.refusals.empty()) return std::move(out_);
     name();
-    emit(roots, build);
+    if (renamed().empty()) emit(roots, build);
     return std::move(out_);
   }
 
@@ -97,10 +114,22 @@ class Specializer {
       if (o.module >= 0) frames_of_[static_cast<std::size_t>(o.module)].push_back(f.id);
       if (o.frame >= 0) frames_under_[o.frame].push_back(f.id);
       if (o.frame == f.id) called_in_[key_of(user_parent(f.id))].push_back(f.id);
+      if (o.frame == f.id && f.call) reached_[f.call->range].insert(container(f.function));
     }
     for (const auto& m : trace_.modules) {
       if (m.cloned_from >= 0) clones_of_[source_of(m.id)].push_back(m.id);
       else if (m.construct_call) made_in_[key_of(m.construct_frame)].push_back(m.id);
+      if (!m.construct_call || m.cloned_from >= 0 || m.builtin || m.mro.empty() || m.id == 0) continue;
+      const Container* original = containers_.find(m.mro.front()->module, m.mro.front()->range);
+      reached_[m.construct_call->range].insert(original);
+      const program::Expr* callee = m.construct_call->kids[0];
+      if (!original || original->class_def != m.mro.front() || callee->text == original->name) continue;
+      const bool in_globals = sources_.text(callee->range).find("globals()") != std::string_view::npos;
+      if (std::none_of(out_.by_value.begin(), out_.by_value.end(),
+                       [&](const ByValue& x) { return x.module == original->module && x.name == original->name; }))
+        out_.by_value.push_back({original->module, original->name, in_globals});
+      for (FrameId p = m.construct_frame; p >= 0 && m.cloned_from < 0; p = trace_.frame(p).parent)
+        if (owner_[static_cast<std::size_t>(p)].frame == p) built_under_[p].push_back(m.id);
     }
   }
 
@@ -330,6 +359,7 @@ class Specializer {
     if (auto it = called_in_.find(key); it != called_in_.end())
       for (FrameId f : it->second) {
         const Frame& g = trace_.frame(f);
+        if (stage_specific && stages_ && builds_for_others(f, k)) continue;
         int v = free_function(f, k, stage_specific);
         if (g.call == nullptr || (g.parent >= 0 && trace_.frame(g.parent).builtin)) {
           if (v >= 0) refuse_frame(f, "a function that needs edits is called out of sight of the source");
@@ -339,6 +369,7 @@ class Specializer {
       }
     std::vector<Redirect> out;
     for (auto& [range, s] : sites) {
+      leave_to_value(range, s.partial, s.hits);
       std::map<int, int> count;
       for (const auto& h : s.hits) ++count[h.variant];
       Redirect r;
@@ -384,6 +415,27 @@ class Specializer {
       out.push_back(std::move(r));
     }
     return out;
+  }
+  /// `REGISTRY[kind](…)` that makes objects of several classes stays as it is: it finds the edited classes under their old names.
+  template <class Hits>
+  void leave_to_value(const Range& call, bool partial, Hits& hits) {
+    const auto reached = reached_.find(call);
+    if (reached == reached_.end() || reached->second.size() < 2 || reached->second.count(nullptr)) return;
+    if (partial || target_.in_place) return;
+    const auto named = named_.find(call);
+    for (auto& h : hits) {
+      if (h.variant < 0) continue;
+      const Variant& v = variants_[static_cast<std::size_t>(h.variant)];
+      if (v.stage >= 0 || v.registered >= 0 || (named != named_.end() && named->second.count(definition(*v.container)))) continue;
+      by_value_[call].insert(h.variant);
+      h.variant = -1;
+    }
+  }
+  /// Does a function build modules, none of which the stage holds? Then any variant of it serves.
+  bool builds_for_others(FrameId f, int k) const {
+    const auto it = built_under_.find(f);
+    return it != built_under_.end() &&
+        std::none_of(it->second.begin(), it->second.end(), [&](ModuleId m) { return trace_.module(m).parent < 0 || holds_family(k, m); });
   }
   bool holds_family(int k, ModuleId c) const {
     if (stages_->holds(k, c)) return true;
@@ -525,6 +577,8 @@ class Specializer {
       return made[{variant, c}] = id;
     };
     for (int r : roots) out_.stage_roots.push_back(r < 0 ? -1 : make(make, r, variants_[static_cast<std::size_t>(r)].container));
+    for (const auto& [call, reached] : by_value_)
+      for (const int v : reached) make(make, v, variants_[static_cast<std::size_t>(v)].container);
     const Module& root = trace_.module(0);
     if (root.construct_call) {
       Printed p = print_expression(root.construct_call, build, variants_, sources_);
@@ -551,6 +605,8 @@ class Specializer {
   int stage_count_;
   const support::SourceManager& sources_;
   const rules::Target& target_;
+  const Calls& named_;
+  std::map<Range, std::set<int>, RangeLess> by_value_;  ///< calls that leave_to_value() left as they are → variants they reach
   Containers containers_;
   std::vector<std::string> inputs_;  // names of forward's arguments
   std::vector<std::vector<const Verdict*>> verdicts_;
@@ -559,6 +615,8 @@ class Specializer {
   std::map<FrameId, std::vector<FrameId>> frames_under_;
   std::map<Key, std::vector<ModuleId>> made_in_;
   std::map<Key, std::vector<FrameId>> called_in_;
+  std::map<FrameId, std::vector<ModuleId>> built_under_;            ///< of free functions
+  std::map<Range, std::set<const Container*>, RangeLess> reached_;  ///< call → the classes and functions that its callee was
   std::map<ModuleId, std::vector<ModuleId>> clones_of_;
   std::map<int, std::vector<ModuleId>> partials_;
   std::map<std::pair<ModuleId, int>, int> instance_memo_;
@@ -589,7 +647,14 @@ const program::Expr* argument_for(const program::Expr* call, const std::string& 
 Specialized specialize(const Trace& trace, const TpEdits& edits, const StageSlicer* stages, int stage_count,
                        const support::SourceManager& sources, const rules::Target* target) {
   static const rules::Target ours;
-  return Specializer(trace, edits, stages, stage_count, sources, target ? *target : ours).run();
+  Specializer::Calls named;
+  for (;;) {
+    Specializer s(trace, edits, stages, stage_count, sources, target ? *target : ours, named);
+    Specialized out = s.run();
+    const auto renamed = s.renamed();
+    if (renamed.empty() || !out.refusals.empty()) return out;
+    for (const auto& [call, classes] : renamed) named[call].insert(classes.begin(), classes.end());
+  }
 }
 
 }  // namespace shardwright::rewrite

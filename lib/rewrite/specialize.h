@@ -31,12 +31,20 @@ struct BuildText {
   std::map<std::string, int> refs;
 };
 
+/// A class of the top level of a module that a constructor call finds by a value: `REGISTRY[kind](…)`.
+struct ByValue {
+  const program::Module* module = nullptr;
+  std::string name;
+  bool in_globals = false;  ///< `globals()[kind](…)`: the file of the call must have its name
+};
+
 struct Specialized {
   std::vector<Definition> definitions;
   std::vector<int> stage_roots;  ///< definition of each stage's root class
   BuildText build;
   /// Definitions that are reached by a name in a registry, and the module whose registry it is.
   std::vector<std::pair<const program::Module*, int>> looked_up;
+  std::vector<ByValue> by_value;
   std::vector<Refusal> refusals;  ///< verdicts that contradict each other: those axes are planned again without
 };
 

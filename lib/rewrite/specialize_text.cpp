@@ -112,19 +112,40 @@ class Printer {
   Printed out;
   std::function<std::string(const void*)> sliced_counter;  ///< of loops whose header the stage slicer changes
 
-  void verdict(DefinitionEdits& edits, const Verdict& v, const Expr* call) {
+  void verdict(DefinitionEdits& edits, const Verdict& v, const Expr* call, const std::vector<Stmt*>& body) {
     switch (v.kind) {
       case Verdict::Keep: return;
       case Verdict::Replace: edits.replace(v.range, v.text); break;
       case Verdict::Wrap: edits.wrap(v.range, v.prefix, v.suffix); break;
-      case Verdict::InsertBefore:
-        edits.insert_before(v.range.begin, v.text + "\n" + indentation(sources_, v.range.file, v.range.begin));
-        break;
+      case Verdict::InsertBefore: edits.insert_before(v.range.begin, v.text + "\n" + lines_around(edits, v.range, body)); break;
       case Verdict::InsertAfter: edits.insert_after(v.range.end, v.text); break;
       case Verdict::AppendArgument: append_argument(edits, call, v.text); break;
     }
     for (const auto& i : v.imports) out.runtime.insert(i);
     if (!v.why.empty()) out.why.push_back(v.why);
+  }
+
+  /// Indentation of the statement at a range; a body on its header's line gets lines of its own.
+  std::string lines_around(DefinitionEdits& edits, const Range& at, const std::vector<Stmt*>& body) {
+    std::string indent = indentation(sources_, at.file, at.begin);
+    const auto look = [&](const std::vector<Stmt*>& block, std::uint32_t header) {
+      if (std::none_of(block.begin(), block.end(), [&](const Stmt* s) { return s->range == at; })) return;
+      const Suite lines = suite_of(sources_, block, header);
+      if (!lines.on_header) return;
+      indent = lines.indent;
+      for (const auto& [range, text] : lines.breaks) edits.replace(range, text);
+    };
+    program::walk(body, [&](const Stmt* s) {
+      if (!s->range.contains(at)) return false;
+      if (s->function) look(s->function->body, s->function->def_range.begin);
+      look(s->body, s->range.begin);
+      for (const auto* block : {&s->orelse, &s->finally})
+        if (!block->empty()) look(*block, block->front()->range.begin);
+      for (const auto& h : s->handlers)
+        if (!h.body.empty()) look(h.body, h.body.front()->range.begin);
+      return true;
+    });
+    return indent;
   }
 
   void append_argument(DefinitionEdits& edits, const Expr* call, const std::string& text) {
@@ -326,7 +347,7 @@ std::map<Range, const Expr*, RangeLess> calls_in(const std::vector<Stmt*>& body)
 
 /// A stage's constructor takes the target's configuration, or gets it, under the name that the constructors below are given.
 void stage_constructor(Printer& p, DefinitionEdits& edits, const program::ClassDef& cls, const program::Function& init,
-                       const rules::Target& target, const support::SourceManager& sources) {
+                       const std::string& in, const rules::Target& target, const support::SourceManager& sources) {
   const auto& locals = init.locals;
   const bool taken = std::find(locals.begin(), locals.end(), target.config.parameter) != locals.end();
   const std::string name = taken ? target.config.otherwise : target.config.parameter;
@@ -350,7 +371,6 @@ void stage_constructor(Printer& p, DefinitionEdits& edits, const program::ClassD
   const bool docstring =
       first->kind == program::StmtKind::Expression && first->value && first->value->kind == ExprKind::String && init.body.size() > 1;
   if (docstring) first = init.body[1];
-  const std::string in = indentation(sources, first->range.file, first->range.begin);
   std::string text = indented(target.text(target.stage_config), "", {{"config", name}, {"self", init.parameters.front().name}});
   for (std::size_t at = text.find('\n'); at != std::string::npos; at = text.find('\n', at + 1)) text.insert(at + 1, in);
   edits.insert_before(first->range.begin, text + "\n" + in);
@@ -409,7 +429,7 @@ Printed print_definition(const Variant& v, const Container& c, const std::vector
   for (const Verdict* w : v.verdicts) {
     if (!c.range.contains(w->range)) continue;
     auto it = calls.find(w->range);
-    p.verdict(edits, *w, it == calls.end() ? nullptr : it->second);
+    p.verdict(edits, *w, it == calls.end() ? nullptr : it->second, body);
   }
   for (const auto& r : v.redirects)
     if (c.range.contains(r.call->range)) p.redirect(edits, r, body);
@@ -456,16 +476,28 @@ Printed print_definition(const Variant& v, const Container& c, const std::vector
           if (base_name != sources.text(match->range)) edits.replace(match->range, base_name);
           p.out.refs[base_name] = v.id;
         }
+        // `Base.__init__(self, …)`, `super(Base, self)`: what is asked of it has the new text, too.
+        if (const std::string base_name = variant_name(v, *b); base_name != b->name)
+          program::walk_exprs(body, [&](const Expr* e) {
+            const Expr* named = e->kind == ExprKind::Attribute ? e->kids[0] : nullptr;
+            if (e->kind == ExprKind::Call && e->kids[0]->kind == ExprKind::Name && e->kids[0]->text == "super" && !e->args.empty())
+              named = e->args[0].value;
+            if (!named || named->text != b->name || (named->kind != ExprKind::Name && named->kind != ExprKind::Attribute)) return true;
+            edits.replace(named->range, base_name);
+            p.out.refs[base_name] = v.id;
+            return true;
+          });
       }
       if (b == &c) after = true;
     }
   }
   // Statements at the end of __init__.
   const program::Function* init = c.class_def ? program::method(*c.class_def, "__init__") : nullptr;
+  const Suite init_lines = init ? suite_of(sources, init->body, init->def_range.begin) : Suite{};
   std::string tail;
   if (init)
     for (const auto* s : v.init) {
-      tail += "\n" + indentation(sources, c.range.file, init->body.front()->range.begin) + s->text;
+      tail += "\n" + init_lines.indent + s->text;
       for (const auto& i : s->imports) p.out.runtime.insert(i);
     }
 
@@ -474,8 +506,7 @@ Printed print_definition(const Variant& v, const Container& c, const std::vector
   if (root && init)
     for (const auto& m : trace.modules)
       if (auto reserved = target.stage_reserved.find(m.attr); m.parent == 0 && reserved != target.stage_reserved.end()) {
-        tail += "\n" + indentation(sources, c.range.file, init->body.front()->range.begin) + reserved->second + "(" +
-            init->parameters.front().name + ")";
+        tail += "\n" + init_lines.indent + reserved->second + "(" + init->parameters.front().name + ")";
         p.out.runtime.insert(reserved->second);
       }
   std::string tied;  // the names of every parameter that another stage holds, too
@@ -483,15 +514,17 @@ Printed print_definition(const Variant& v, const Container& c, const std::vector
     tied = tied_names(trace, stages->interface(v.stage).tied);
     if (!tied.empty() && !init) p.out.error = "the class has no __init__ of its own, where parameters that two stages hold can be marked";
     if (!tied.empty() && init) {
-      const std::string lead = indentation(sources, c.range.file, init->body.front()->range.begin);
-      tail += "\n" + lead + indented(target.text(target.stage_tied_mark), "", {{"copy", v.stage > 0 ? "True" : "False"}});
+      tail += "\n" + init_lines.indent + indented(target.text(target.stage_tied_mark), "", {{"copy", v.stage > 0 ? "True" : "False"}});
       p.out.runtime.insert(target.stage_tied_names.begin(), target.stage_tied_names.end());
     }
   }
   if (c.class_def)
     for (const auto& [word, member] : target.optional_members)
       if (c.name.find(word) != std::string::npos) optional_member(edits, *c.class_def, member, sources);
-  if (root && init && !target.config.parameter.empty()) stage_constructor(p, edits, *c.class_def, *init, target, sources);
+  const bool configured = root && init && !target.config.parameter.empty();
+  if (configured) stage_constructor(p, edits, *c.class_def, *init, init_lines.indent, target, sources);
+  if (init_lines.on_header && (configured || !tail.empty()))
+    for (const auto& [range, text] : init_lines.breaks) edits.replace(range, text);
   const std::string& file = sources.file(c.range.file).text;
   const auto behind = [&](const program::Function& f) { return end_with_comments(file, f.def_range); };
   support::Range whole = c.range;
@@ -535,7 +568,11 @@ Printed print_definition(const Variant& v, const Container& c, const std::vector
   }
   if (root) {
     // What the runtime asks of a stage.
-    std::string in = indentation(sources, c.range.file, c.class_def->body.front()->range.begin), names;
+    const Suite lines = suite_of(sources, c.class_def->body, c.class_def->def_range.begin);
+    if (lines.on_header)
+      for (const auto& [range, text] : lines.breaks) edits.replace(range, text);
+    const std::string& in = lines.indent;
+    std::string names;
     const StageInterface face = v.sliced && stages ? stages->interface(v.stage) : StageInterface{{}, {}, inputs, {}};
     for (const auto& n : face.needs_inputs) names += "\"" + n + "\", ";
     std::string passes;

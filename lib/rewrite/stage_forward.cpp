@@ -386,6 +386,7 @@ class Writer {
           keyword |= !x.keyword.empty();
           args.push_back((keyword ? x.param + "=" : "") + with_edits(x.expr->outer, e, render_));
         }
+      if (is_unbound_call(c_.trace, b.call, b.frame, b.inner)) args.insert(args.begin(), self_name(c_.trace.frame(b.frame).function));
       // The arguments between the parentheses.
       const Range all{b.call->range.file, b.call->kids[0]->outer.end, b.call->range.end};
       std::erase_if(e, [&](const Edit& x) { return all.contains(x.range); });

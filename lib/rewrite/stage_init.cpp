@@ -111,13 +111,24 @@ bool InitSlice::unheld(const model::AttrWrite& w) const {
   }
 }
 
+/// When a statement ran: a list that the constructor fills has another last element each time.
+std::vector<model::Clock> InitSlice::times_of(const Function* f, const Stmt* s) const {
+  std::vector<model::Clock> out;
+  for (const FrameId id : frames_.at(f))
+    if (const auto it = c_.facts.frame(id).by_stmt.find(s); it != c_.facts.frame(id).by_stmt.end())
+      for (const StepId step : it->second) out.push_back(c_.trace.step(step).begin);
+  if (out.empty()) out.push_back(-1);
+  return out;
+}
+
 bool InitSlice::reads_dropped(const Function* f, const Stmt* s, std::vector<std::pair<ModuleId, std::string>>* which) const {
   bool found = false;
+  const auto times = times_of(f, s);
   auto expr = [&](const Expr* top) {
     program::walk(top, [&](const Expr* e) {
       if (e->kind != ExprKind::Attribute && e->kind != ExprKind::Subscript) return true;
       std::vector<std::pair<ModuleId, std::string>> passed;
-      use_.resolve(module_, e, self_name(f), &passed);
+      for (const model::Clock at : times) use_.resolve(module_, e, self_name(f), &passed, at);
       for (const auto& [m, attr] : passed) {
         if (late_.count({m, attr})) continue;
         for (const auto& [name, child] : c_.trace.module(m).children)
@@ -161,11 +172,12 @@ bool InitSlice::reads_dropped(const Function* f, const Stmt* s, std::vector<std:
 /// does where one of the two is held.
 bool InitSlice::touches_held(const Function* f, const Stmt* s) const {
   bool found = false;
+  std::vector<model::Clock> times;
   const auto held = [&](const Expr* top) {
     program::walk(top, [&](const Expr* e) {
       if (e->kind != ExprKind::Attribute && e->kind != ExprKind::Subscript) return true;
       std::vector<std::pair<ModuleId, std::string>> passed;
-      use_.resolve(module_, e, self_name(f), &passed);
+      for (const model::Clock at : times) use_.resolve(module_, e, self_name(f), &passed, at);
       for (const auto& [m, attr] : passed) {
         for (const auto& [name, child] : c_.trace.module(m).children)
           found |= name == attr && child >= 0 && !use_.container(child) && use_.holds(stage_, child);
@@ -181,6 +193,7 @@ bool InitSlice::touches_held(const Function* f, const Stmt* s) const {
     });
   };
   program::walk(Block{const_cast<Stmt*>(s)}, [&](const Stmt* k) {
+    times = times_of(f, k);
     if (k->kind == StmtKind::Assign || k->kind == StmtKind::AnnAssign) {
       // What is only read cannot change: `n = self.a.width + self.b.width`.
       if (k->value) calls(k->value);
@@ -549,6 +562,7 @@ void InitSlice::sites() {
       const bool target_ok = s->kind != StmtKind::For && s->kind != StmtKind::If && s->kind != StmtKind::While && s->kind != StmtKind::With;
       program::for_each_expr(s, [&](const Expr* e) { visit_sites(f, s, e, target_ok && e == s->value); });
     });
+  calls_that_build();
   for (const auto& [s, f] : absent_) {
     edits_[f].push_back({s->value->outer, "Absent()"});
     uses_absent_ = true;
@@ -557,6 +571,26 @@ void InitSlice::sites() {
     for (const Edit& e : counters_[loop].edits)
       for (const Function* f : functions_)
         if (f->range.contains(e.range)) edits_[f].push_back(e);
+}
+
+/// A function (a registry's `build(kind)`) is called in a loop, and what it makes in some iterations is held in part: the specialiser picks
+/// the function by a counter.
+void InitSlice::calls_that_build() {
+  const Trace& t = c_.trace;
+  for (const ModuleId m : use_.partial(stage_)) {
+    if (t.module(m).cloned_from >= 0) continue;
+    FrameId called = -1, at = t.module(m).construct_frame;
+    while (at >= 0 && t.frame(at).self != module_) {
+      if (t.frame(at).self >= 0 || t.frame(at).builtin) break;
+      called = at;
+      at = t.frame(at).parent;
+    }
+    if (called < 0 || at < 0 || t.frame(at).self != module_ || !live_frame(at) || !t.frame(called).call) continue;
+    const auto& iters = t.frame(called).iters;
+    if (iters.empty() || !frames_.count(t.frame(at).function)) continue;
+    const auto& last = iters.back();
+    if (counter_for(t.frame(at).function, last.loop, last.clause)) used_counters_.insert(last.loop);
+  }
 }
 
 void InitSlice::visit_sites(const Function* f, const Stmt* s, const Expr* e, bool ok) {
@@ -708,12 +742,19 @@ void InitSlice::guards() {
           });
         });
         if (!touched) continue;
-        const Layout& layout = c_.layout(f);
+        const std::string step(c_.layout(f).step(), ' ');
+        // Where the statements of a block that is guarded begin; each gets a line of its own.
+        const auto lines_of = [&](const Block& b, const Stmt* header, bool all) {
+          const Suite lines = suite_of(c_.sources, b, &b == &header->body ? header->range.begin : b.front()->range.begin);
+          if (lines.on_header || all)
+            for (const auto& [range, text] : lines.breaks) edits_[f].push_back({range, text});
+          return lines.indent;
+        };
         const Stmt* first = s->body.front();
         if (gaps) {
-          const std::string in(layout.column(first), ' ');
+          const std::string in = lines_of(s->body, s, false);
           edits_[f].push_back({{first->range.file, first->range.begin, first->range.begin},
-                               "if isinstance(" + name + ", Absent):\n" + in + std::string(layout.step(), ' ') + "continue\n" + in});
+                               "if isinstance(" + name + ", Absent):\n" + in + step + "continue\n" + in});
           uses_absent_ = true;
         }
         for (const auto& [k, attr] : by_statement) {
@@ -722,8 +763,9 @@ void InitSlice::guards() {
             test = "not isinstance(getattr(" + name + ", \"" + attr + "\", Absent()), Absent)";
             uses_absent_ = true;
           }
-          edits_[f].push_back(
-              {{k->range.file, k->range.begin, k->range.begin}, "if " + test + ":\n" + std::string(layout.column(k) + layout.step(), ' ')});
+          const auto* at = c_.index(f).place(k);
+          const std::string in = lines_of(*at->block, at->parent, true);
+          edits_[f].push_back({{k->range.file, k->range.begin, k->range.begin}, "if " + test + ":\n" + in + step});
         }
       }
     });

@@ -38,8 +38,10 @@ class InitSlice {
   bool made_elsewhere(model::ModuleId m) const;
   bool round();
   void sites();
+  void calls_that_build();
   void guards();
 
+  std::vector<model::Clock> times_of(const Function* f, const Stmt* s) const;
   bool unheld(const model::AttrWrite& w) const;
   bool reads_dropped(const Function* f, const Stmt* s, std::vector<std::pair<ModuleId, std::string>>* which) const;
   bool touches_held(const Function* f, const Stmt* s) const;

@@ -36,6 +36,7 @@ std::optional<std::string> InitSlice::text(const Function* f, const RenderText& 
   std::function<void(const Block&, const Stmt*)> block = [&](const Block& b, const Stmt* parent) {
     bool empty = !b.empty();
     for (const Stmt* s : b) empty &= gone(s);
+    const auto shares_line = [&](std::size_t i) { return i + 1 < b.size() && line_end(b[i]->range.end) >= b[i + 1]->range.begin; };
     for (std::size_t i = 0; i < b.size(); ++i) {
       const Stmt* s = b[i];
       if (!gone(s)) {
@@ -51,14 +52,23 @@ std::optional<std::string> InitSlice::text(const Function* f, const RenderText& 
         continue;
       }
       const std::uint32_t begin = line_start(s->range.begin);
-      const bool alone =
-          file.find_first_not_of(" \t", begin) == s->range.begin && (i + 1 == b.size() || line_end(s->range.end) < b[i + 1]->range.begin);
-      if (!alone) {
-        edits.push_back({s->range, "pass"});
+      // Statements that share a line: `a; b; c` without b.
+      const std::size_t first = i;
+      while (shares_line(i) && gone(b[i + 1]) && !(empty && i + 2 == b.size())) ++i;
+      if (shares_line(i)) {
+        edits.push_back({{s->range.file, s->range.begin, b[i + 1]->range.begin}, ""});
+        continue;
+      }
+      if (first > 0 && shares_line(first - 1)) {
+        edits.push_back({{s->range.file, b[first - 1]->range.end, b[i]->range.end}, ""});
+        continue;
+      }
+      if (file.find_first_not_of(" \t", begin) != s->range.begin) {  // behind its header
+        edits.push_back({{s->range.file, s->range.begin, b[i]->range.end}, "pass"});
         continue;
       }
       // With the comments above it, but not the blank lines above those.
-      const std::string above = layout.above(s, b, i, parent);
+      const std::string above = layout.above(s, b, first, parent);
       const auto text_at = above.find_first_not_of(" \t\r\n");
       std::uint32_t from = begin;
       if (text_at != std::string::npos) {
@@ -68,29 +78,30 @@ std::optional<std::string> InitSlice::text(const Function* f, const RenderText& 
         from = begin - static_cast<std::uint32_t>(above.size());
       }
       // The newline before it goes rather than the one behind: the text of a method ends without one.
-      std::uint32_t to = line_end(s->range.end);
+      std::uint32_t to = line_end(b[i]->range.end);
       if (from > 0) --from;
       edits.push_back({{s->range.file, from, to}, ""});
     }
   };
   block(f->body, nullptr);
+  const Suite lines = suite_of(c_.sources, f->body, f->def_range.begin);
   std::string tail;
   const auto& init = c_.trace.module(module_).init_frame;
   if (narrow_ && init >= 0 && c_.trace.frame(init).function == f) {
     const auto keep = keep_list();
     std::vector<std::string> quoted;
     for (const auto& k : keep) quoted.push_back("\"" + k + "\"");
-    tail = "\n" + std::string(layout.column(f->body.front()), ' ') +
-        fmt::format("drop_unused({}, [{}])", self_name(f), fmt::join(quoted, ", "));
+    tail = "\n" + lines.indent + fmt::format("drop_unused({}, [{}])", self_name(f), fmt::join(quoted, ", "));
     uses.drop_unused = true;
   }
   if (const auto& described = use_.described(stage_);
       module_ == 0 && !described.empty() && init >= 0 && c_.trace.frame(init).function == f) {
-    tail += "\n" + std::string(layout.column(f->body.front()), ' ') +
-        fmt::format("attributes_only({}, [\"{}\"])", self_name(f), fmt::join(described, "\", \""));
+    tail += "\n" + lines.indent + fmt::format("attributes_only({}, [\"{}\"])", self_name(f), fmt::join(described, "\", \""));
     uses.attributes_only = true;
   }
   if (edits.empty() && tail.empty()) return std::nullopt;
+  if (lines.on_header && !tail.empty())
+    for (const auto& [range, text] : lines.breaks) edits.push_back({range, text});
   std::uint32_t end = end_with_comments(file, f->def_range);
   for (const Edit& e : edits) end = std::max(end, e.range.end);
   std::string out = with_edits({f->def_range.file, f->def_range.begin, end}, edits, render);

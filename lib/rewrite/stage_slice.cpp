@@ -183,12 +183,6 @@ std::string described(const Context& c, const Function* f) {
   return "`" + (f ? f->name : std::string("?")) + "`" + (f ? " (" + c.sources.describe(f->def_range) + ")" : "");
 }
 
-bool is_super_call(const Expr* call) {
-  const Expr* callee = call ? call->kids[0] : nullptr;
-  return callee && callee->kind == ExprKind::Attribute && callee->kids[0]->kind == ExprKind::Call &&
-      callee->kids[0]->kids[0]->kind == ExprKind::Name && callee->kids[0]->kids[0]->text == "super";
-}
-
 }  // namespace
 
 CutView view(const Context& c, const pipeline::Cut& cut, std::string& error) {
@@ -220,10 +214,6 @@ CutView view(const Context& c, const pipeline::Cut& cut, std::string& error) {
     }
     if (f.via_partial) {
       error = described(c, f.function) + " is called through functools.partial";
-      return v;
-    }
-    if (is_super_call(f.call)) {
-      error = "it lies inside a method of a base class, called by super()";
       return v;
     }
     if (l.step < 0) {

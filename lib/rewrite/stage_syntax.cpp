@@ -226,6 +226,14 @@ bool only_holds(const std::string& text, const std::string& variable) {
   });
 }
 
+bool is_unbound_call(const model::Trace& t, const Expr* call, model::FrameId from, model::FrameId to) {
+  if (t.frame(to).self < 0 || t.frame(to).self != t.frame(from).self || !t.frame(from).function || call->args.empty()) return false;
+  const std::string self = self_name(t.frame(from).function);
+  const Expr *callee = call->kids[0], *first = call->args[0].value;
+  return callee->kind == ExprKind::Attribute && (callee->kids[0]->kind == ExprKind::Name || callee->kids[0]->kind == ExprKind::Attribute) &&
+      callee->kids[0]->text != self && call->args[0].keyword.empty() && first && first->kind == ExprKind::Name && first->text == self;
+}
+
 // ---- text ------------------------------------------------------------------------------------------------------------------
 
 std::string with_edits(Range whole, std::vector<Edit> edits, const Render& render) {

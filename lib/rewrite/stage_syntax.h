@@ -68,6 +68,8 @@ std::vector<const Expr*> in_evaluation_order(const Expr* e);
 bool is_docstring(const Function& f, const Stmt* s);
 /// What a method calls its object.
 inline std::string self_name(const Function* f) { return f->parameters.empty() ? "self" : f->parameters[0].name; }
+/// `Base.forward(self, x)` in a method of the same object.
+bool is_unbound_call(const model::Trace& t, const Expr* call, model::FrameId from, model::FrameId to);
 /// How often a name stands in a text as a whole word (in comments and strings, too).
 int times_named(const std::string& text, const std::string& name);
 /// Is the variable only a list that things are put into and taken out of: `v = [`, `v.append(`, `v.pop(`, `v[1]` in a return?

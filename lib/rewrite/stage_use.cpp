@@ -124,11 +124,11 @@ void Use::tied_by_methods(int k) {
   }
 }
 
-ModuleId Use::resolve(ModuleId self, const Expr* e, const std::string& self_name,
-                      std::vector<std::pair<ModuleId, std::string>>* passed) const {
+ModuleId Use::resolve(ModuleId self, const Expr* e, const std::string& self_name, std::vector<std::pair<ModuleId, std::string>>* passed,
+                      model::Clock at) const {
   if (e->kind == ExprKind::Name) return e->text == self_name ? self : -1;
   if (e->kind == ExprKind::Attribute) {
-    const ModuleId m = resolve(self, e->kids[0], self_name, passed);
+    const ModuleId m = resolve(self, e->kids[0], self_name, passed, at);
     if (m < 0) return -1;
     if (passed) passed->emplace_back(m, e->text);
     for (const auto& [name, child] : c_.trace.module(m).children)
@@ -136,16 +136,24 @@ ModuleId Use::resolve(ModuleId self, const Expr* e, const std::string& self_name
     return -1;
   }
   if (e->kind == ExprKind::Subscript) {
-    const ModuleId m = resolve(self, e->kids[0], self_name, passed);
+    const ModuleId m = resolve(self, e->kids[0], self_name, passed, at);
     if (m < 0) return -1;
     const auto& kids = c_.trace.module(m).children;
     const Expr* i = e->kids[1];
     std::string key;
-    if (i->kind == ExprKind::Int) key = std::to_string(i->integer);
-    else if (i->kind == ExprKind::Unary && i->text == "-" && i->kids[0]->kind == ExprKind::Int)
-      key = std::to_string(static_cast<std::int64_t>(kids.size()) - i->kids[0]->integer);
-    else if (i->kind == ExprKind::String) key = i->text;
-    else return -1;
+    if (i->kind == ExprKind::Int) {
+      key = std::to_string(i->integer);
+    } else if (i->kind == ExprKind::Unary && i->text == "-" && i->kids[0]->kind == ExprKind::Int) {
+      std::set<std::string> there;  // by then
+      for (const auto& w : c_.trace.attr_writes)
+        if (w.owner == m && w.kind == model::AttrWrite::Child && (at < 0 || w.clock < at)) there.insert(w.name);
+      const auto count = at < 0 ? kids.size() : there.size();
+      key = std::to_string(static_cast<std::int64_t>(count) - i->kids[0]->integer);
+    } else if (i->kind == ExprKind::String) {
+      key = i->text;
+    } else {
+      return -1;
+    }
     if (passed) passed->emplace_back(m, key);
     for (const auto& [name, child] : kids)
       if (name == key) return child;

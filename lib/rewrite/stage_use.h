@@ -39,9 +39,10 @@ class Use {
   /// ModuleList, Sequential, ModuleDict, or a user's class made of one without an __init__ of its own.
   bool container(ModuleId m) const;
 
-  /// The module that an attribute path from `self` reaches, or -1. `passed`: every module on the way, the first first.
+  /// The module that an attribute path from `self` reaches, or -1. `passed`: every module on the way, the first first. `at`: what
+  /// `self.layers[-1]` is depends on when it is asked for; -1: when all is built.
   ModuleId resolve(ModuleId self, const Expr* e, const std::string& self_name,
-                   std::vector<std::pair<ModuleId, std::string>>* passed = nullptr) const;
+                   std::vector<std::pair<ModuleId, std::string>>* passed = nullptr, model::Clock at = -1) const;
 
  private:
   void activity(int k);

@@ -1,9 +1,12 @@
 // Where an addition to a list of arguments or parameters goes: on a line of its own where the last one has that. Where the comments of a
-// definition end.
+// definition end. Bodies on their header's line.
 #pragma once
 #include <algorithm>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "program/program.h"
 #include "support/source.h"
 
 namespace shardwright::rewrite {
@@ -39,5 +42,14 @@ inline std::uint32_t end_with_comments(const std::string& text, const support::R
   while (end > r.end && (text[end - 1] == '\r' || text[end - 1] == ' ')) --end;
   return static_cast<std::uint32_t>(end);
 }
+
+/// The lines of a body, to which statements are to be added: `def f(self): a; b` has none of its own.
+struct Suite {
+  std::string indent;                                          ///< of its statements where each begins a line
+  bool on_header = false;                                      ///< it stands on its header's line
+  std::vector<std::pair<support::Range, std::string>> breaks;  ///< replacements after which every statement begins a line
+};
+/// `header`: where the header (`def`, `for`, `else`) begins. The body is not empty.
+Suite suite_of(const support::SourceManager& sources, const std::vector<program::Stmt*>& body, std::uint32_t header);
 
 }  // namespace shardwright::rewrite

@@ -172,6 +172,10 @@ class Absent(nn.Module):
     def forward(self, *args, **kwargs):
         return args[0] if args else None
 
+    def load_state_dict(self, state_dict, strict=True, assign=False):
+        if strict and len(state_dict):
+            raise RuntimeError("Error(s) in loading state_dict for Absent: unexpected keys")
+
 
 def drop_unused(module, keep_prefixes):
     keep = list(keep_prefixes)

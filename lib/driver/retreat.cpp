@@ -55,7 +55,13 @@ bool Retreat::next(const Fault& fault, const Analysis& a, PlanRequest& want) {
       given_up_ = named_;
       return true;
     }
-  if (step_ == Parameters && fault.stage >= 0 && want.grid.pp > 1 && want.built_whole.insert(fault.stage).second) return true;
+  if (step_ == Parameters && fault.stage >= 0 && want.grid.pp > 1) {
+    if (want.built_whole.insert(fault.stage).second) {
+      if (!fault.raised) guessed_.insert(fault.stage);
+      return true;
+    }
+    if (guessed_.count(fault.stage)) want.built_whole.erase(fault.stage);  // that was not it
+  }
   if (step_ == Parameters) step_ = Cuts;
   if (step_ == Cuts) {
     bool banned = false;

@@ -4,8 +4,8 @@
 
 namespace shardwright::driver {
 
-/// First the axes of the parameter that the fault names; then a stage that does not run builds all of the model and drops what it does not
-/// hold; then other cuts than those beside the faulty stage; then, with the cuts as they were, each kind of axis (the same one of every
+/// First the axes of the parameter that the fault names; then the stage at fault builds all of the model and drops what it does not hold;
+/// then other cuts than those beside the faulty stage; then, with the cuts as they were, each kind of axis (the same one of every
 /// layer) by itself; then one kind after the other, until nothing is split.
 class Retreat {
  public:
@@ -34,6 +34,7 @@ class Retreat {
   std::vector<std::pair<std::string, Names>> kinds_;  ///< axes of the first attempt by kind: "layers.*.mlp.fc1.weight", their parameters
   std::size_t kind_ = 0;
   std::vector<std::string> given_up_;
+  std::set<int> guessed_;  ///< stages that build all of the model although they run without
 };
 
 }  // namespace shardwright::driver

@@ -49,12 +49,16 @@ TEST_CASE("the axis of the parameter that is wrong goes first") {
   CHECK(r.given_up()[0] == "b: kept whole, because the source generated with it split did not pass its own check (wrong)");
 }
 
-TEST_CASE("then the cuts beside the stage, then each axis with the cuts as they were, then all of them") {
+TEST_CASE("then the stage builds all of the model, the cuts beside it, then each axis with the cuts as they were, then all of them") {
   auto a = analysis();
   driver::Retreat r;
   driver::PlanRequest want;
   want.grid.pp = 3;
   REQUIRE(r.next(fault(0), *a, want));
+  CHECK(want.built_whole == std::set<int>{0});
+  CHECK(want.no_cut.empty());
+  REQUIRE(r.next(fault(0), *a, want));
+  CHECK(want.built_whole.empty());  // it did not help
   CHECK(want.no_cut.size() == 1);
   CHECK(want.no_cut.begin()->first == 10);
   REQUIRE(r.next(fault(1), *a, want));

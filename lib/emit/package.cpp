@@ -61,6 +61,12 @@ std::optional<std::vector<std::string>> argument_keys(const PackageInput& in, co
   return keys;
 }
 
+/// The call that builds the model; nullptr: the class is called with the job's arguments (a metaclass's `__call__` may do so inside).
+const program::Expr* build_call(const PackageInput& in) {
+  const auto& m = root(in);
+  return in.job.build.empty() && m.construct_frame >= 0 ? nullptr : m.construct_call;
+}
+
 /// Is the root made by a function of the program's (a factory, a class method) from values that only that function has?
 bool made_by_factory(const PackageInput& in) {
   const auto& m = root(in);
@@ -97,7 +103,7 @@ std::string input_text(const eval::InputSpec& in) {
 bool PackageInput::in_place() const { return target && target->in_place; }
 
 bool built_directly(const PackageInput& in) {
-  return !root(in).construct_call || (!made_by_factory(in) && argument_keys(in, *root(in).construct_call).has_value());
+  return !build_call(in) || (!made_by_factory(in) && argument_keys(in, *build_call(in)).has_value());
 }
 
 support::Expected<std::vector<File>> package_files(const PackageInput& in) {
@@ -127,7 +133,7 @@ support::Expected<std::vector<File>> package_files(const PackageInput& in) {
     names += (names.empty() ? "" : ", ") + quoted(d.name);
   }
   // What builds the model: the names it reads are imported, the class is the stage's.
-  const program::Expr* call = root(in).construct_call;
+  const program::Expr* call = build_call(in);
   program::NameSet reads;
   bool direct = true;
   std::string arguments, expression;

@@ -119,6 +119,8 @@ class Specializer {
     for (const auto& m : trace_.modules) {
       if (m.cloned_from >= 0) clones_of_[source_of(m.id)].push_back(m.id);
       else if (m.construct_call) made_in_[key_of(m.construct_frame)].push_back(m.id);
+      for (FrameId p = m.construct_frame; p >= 0 && m.cloned_from < 0; p = trace_.frame(p).parent)
+        if (owner_[static_cast<std::size_t>(p)].frame == p) built_under_[p].push_back(m.id);
       if (!m.construct_call || m.cloned_from >= 0 || m.builtin || m.mro.empty() || m.id == 0) continue;
       const Container* original = containers_.find(m.mro.front()->module, m.mro.front()->range);
       reached_[m.construct_call->range].insert(original);
@@ -128,8 +130,6 @@ class Specializer {
       if (std::none_of(out_.by_value.begin(), out_.by_value.end(),
                        [&](const ByValue& x) { return x.module == original->module && x.name == original->name; }))
         out_.by_value.push_back({original->module, original->name, in_globals});
-      for (FrameId p = m.construct_frame; p >= 0 && m.cloned_from < 0; p = trace_.frame(p).parent)
-        if (owner_[static_cast<std::size_t>(p)].frame == p) built_under_[p].push_back(m.id);
     }
   }
 

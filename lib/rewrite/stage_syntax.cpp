@@ -226,6 +226,26 @@ bool only_holds(const std::string& text, const std::string& variable) {
   });
 }
 
+void for_statements(const Block& b, const std::function<void(const Stmt*)>& visit) {
+  program::walk(b, [&](const Stmt* s) {
+    visit(s);
+    return s->kind != StmtKind::FunctionDef && s->kind != StmtKind::ClassDef;
+  });
+}
+
+bool simple(const Stmt* s) {
+  return s->kind == StmtKind::Assign || s->kind == StmtKind::AnnAssign || s->kind == StmtKind::AugAssign ||
+      s->kind == StmtKind::Expression || s->kind == StmtKind::Delete || s->kind == StmtKind::Assert;
+}
+
+bool empty_container(const Expr* call) {
+  static const std::set<std::string> names{"ModuleList", "ModuleDict", "Sequential"};
+  if (call->kind != ExprKind::Call || !names.count(call->kids[0]->text)) return false;
+  return call->args.empty() ||
+      (call->args.size() == 1 && call->args[0].value && call->args[0].value->kids.empty() &&
+       (call->args[0].value->kind == ExprKind::List || call->args[0].value->kind == ExprKind::Dict));
+}
+
 bool is_unbound_call(const model::Trace& t, const Expr* call, model::FrameId from, model::FrameId to) {
   if (t.frame(to).self < 0 || t.frame(to).self != t.frame(from).self || !t.frame(from).function || call->args.empty()) return false;
   const std::string self = self_name(t.frame(from).function);

@@ -68,6 +68,12 @@ std::vector<const Expr*> in_evaluation_order(const Expr* e);
 bool is_docstring(const Function& f, const Stmt* s);
 /// What a method calls its object.
 inline std::string self_name(const Function* f) { return f->parameters.empty() ? "self" : f->parameters[0].name; }
+/// Every statement at or below, nested definitions as one each.
+void for_statements(const Block& b, const std::function<void(const Stmt*)>& visit);
+/// One that holds no other statements and does not leave: an assignment, an expression, `del`, `assert`.
+bool simple(const Stmt* s);
+/// `nn.ModuleList()`, `nn.ModuleList([])`.
+bool empty_container(const Expr* call);
 /// `Base.forward(self, x)` in a method of the same object.
 bool is_unbound_call(const model::Trace& t, const Expr* call, model::FrameId from, model::FrameId to);
 /// How often a name stands in a text as a whole word (in comments and strings, too).

@@ -85,6 +85,7 @@ void collect_facts(Facts& f, const model::Trace& trace, const std::vector<Tensor
     }
     const TensorId t = value.tensor;
     const auto& x = trace.tensor(t);
+    s.id = t;
     s.shape = x.shape;
     s.dtype = x.dtype;
     s.requires_grad = x.requires_grad;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "lint/placement.h"
 #include "model/trace.h"
 #include "support/source.h"
 
@@ -21,6 +22,8 @@ struct Sent {
   int received = -1;          ///< made of nothing but this received tensor (index); -1: of more
   std::string by;             ///< … by this operation, last of all; "": it is the tensor itself
   support::Range by_site;
+  model::TensorId id = -1;  ///< in its run's trace
+  Placement place;          ///< on the sending rank, which sends to the rank that has the same share; shards by its run's numbers
 };
 
 struct Facts {

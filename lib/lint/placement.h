@@ -5,6 +5,7 @@
 // What cannot be followed is `unknown`, and nothing that depends on it is ever reported.
 #pragma once
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -68,6 +69,8 @@ class Propagator final : public eval::Observer {
   void begin();
   /// An input of forward whose sizes are made up (`made`), some dimensions of which are known to be sharded.
   void input(TensorId, int index, const std::set<int>& sharded);
+  /// A tensor of another stage: lies here as it lay there (a placement of another run).
+  void received(TensorId, Placement there);
   /// After a run that worked: gradients that nobody sums, and the rest that needs the whole story.
   void end();
 
@@ -118,6 +121,12 @@ class Propagator final : public eval::Observer {
   bool at_rest(const Op&) const;  ///< a run's construction phase: parameters are made, nothing is reported
 
   void region(const Op&, const std::string& kind);
+  struct Cut {
+    const program::Expr* site = nullptr;
+    std::size_t parts = 1;  ///< it was put together of so many
+  };
+  void laid_out(TensorId, int dim, long long outer);
+  std::optional<Cut> cut_in_constructor(TensorId, std::size_t dim) const;
   void create(const Op&);
   void reshape(const Op&);
   void split(const Op&);
@@ -172,6 +181,8 @@ class Propagator final : public eval::Observer {
   std::vector<std::pair<int, int>> made_;  ///< input, dimension
   std::set<int> confirmed_;                ///< sizes of made_ that a layer accepted: what disagrees with them is wrong
   std::map<TensorId, std::set<std::string>> marks_;
+  std::map<TensorId, int> partition_;          ///< partition_dim that was written on a tensor
+  std::map<TensorId, TensorId> from_;          ///< parameters: what they were made of
   std::map<TensorId, OpId> partial_gradient_;  ///< parameters: an operation that gives them a partial gradient
   int rng_depth_ = 0;
 };

@@ -352,8 +352,9 @@ bool Session::attempt(const Class& c, std::vector<Guess>& inputs, const Given& g
               spec.free.assign(sent.shape.size(), false);
               spec.dtype = sent.dtype;
               tensors.push_back(eval::make_input(in, "received " + std::to_string(tensors.size()), spec));
-              trace.tensors.back().requires_grad = sent.requires_grad;
+              trace.tensors.back().requires_grad = trace.tensors.back().from_parameter = sent.requires_grad;
               received.push_back(trace.tensors.back().id);
+              watcher.received(received.back(), sent.place);
             }
             if (Value set = in.getattr_or(model, "set_input_tensor"); set.set()) in.call(set, {in.list(tensors)});
             else in.setattr(model, "input_tensor", in.list(tensors));
@@ -409,6 +410,8 @@ bool Session::attempt(const Class& c, std::vector<Guess>& inputs, const Given& g
           watcher.returned(in.bind_summary(returned));
           in.tensors_only = true;
           collect_facts(out.facts, trace, received, summary);
+          for (Sent& sent : out.facts.outputs)
+            if (sent.tensor) sent.place = watcher.place(sent.id);
           if (const auto* pair =
                   dynamic_cast<const eval::LayerResultObj*>(returned.is(Kind::Tuple) ? returned.as<eval::SeqObj>() : nullptr)) {
             out.facts.pair_of = pair->layer >= 0 ? trace.module(pair->layer).attr : "a layer";

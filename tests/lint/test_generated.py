@@ -68,6 +68,31 @@ class Generated(Case):
                 found = [f for f in json.loads(done.stdout) if f["severity"] == "error"]
                 self.assertEqual(found, [])
 
+    def test_layers_cut_by_the_library_s_own_helpers(self):
+        """Convolutions that the support file cuts and marks, skips that arrive as shares: every copy into the region is missed where it is left out."""
+        out = Path(tempfile.mkdtemp(prefix="shardwright_lint_"))
+        self.addCleanup(shutil.rmtree, out, ignore_errors=True)
+        done = subprocess.run([BINARY, "convert", ROOT / "testdata/unet_attention.yaml", "--tp", "2", "--pp", "2", "--target", "onescience", "-o", out], capture_output=True, text=True, timeout=300)
+        self.assertEqual(done.returncode, 0, done.stdout[-2000:] + done.stderr[-2000:])
+        files = {str(p.relative_to(out)): p.read_text(encoding="utf-8") for p in out.rglob("*") if p.suffix in (".py", ".yaml", ".sh") and "/generated/" not in str(p)}
+        copy, places = "copy_to_tensor_model_parallel_region(", 0
+
+        def codes(changed):
+            self.setUp()
+            self.write({**files, **changed})
+            return {f["code"] for f in self.findings("--tp", 2, "--python-path", ROOT / "testdata") if f["severity"] != "info"}
+
+        self.assertEqual(codes({}), set())
+        for file, text in files.items():
+            if "parallel_parts" in file:
+                continue
+            parts = text.split(copy)
+            for i in range(1, len(parts)):
+                with self.subTest(file=file, copy=i):
+                    self.assertEqual(codes({file: copy.join(parts[:i]) + "(" + copy.join(parts[i:])}), {"SW109"})
+                    places += 1
+        self.assertGreaterEqual(places, 4)
+
     def test_faults_are_found(self):
         for model, file, old, new, code in FAULTS:
             with self.subTest(code=code, new=new):

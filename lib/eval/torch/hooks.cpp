@@ -335,7 +335,10 @@ bool Domain::setattr(Interpreter&, const Value& t, std::string_view name, const 
     return true;
   }
   if (name == "grad") return true;
-  if (observer && !v.is_none() && in.truth(v).value_or(true)) observer->marked(id(t), std::string(name));
+  if (!observer || v.is_none()) return false;
+  // Zero is a dimension like any other.
+  if (name.rfind("partition_", 0) == 0 && v.is(Kind::Int)) observer->marked(id(t), std::string(name) + " " + std::to_string(v.as_int()));
+  else if (in.truth(v).value_or(true)) observer->marked(id(t), std::string(name));
   return false;
 }
 

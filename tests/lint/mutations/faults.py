@@ -410,7 +410,8 @@ def no_activation(s):
     for n in s.of(ast.Call):
         if s.callee(n) in ("gelu", "silu", "relu") and n.args and s.class_of(n) is not None and "Distributed" in s.class_of(n).name:
             yield s.at(n), s.put(n, s.read(n.args[0]))
-            yield s.at(n), s.put(n.func, "torch.tanh")
+            if isinstance(n.func, ast.Attribute):
+                yield s.at(n), s.put(n.func, s.read(n.func.value) + ".tanh")
 
 
 # kind -> (operator, codes that name it)

@@ -286,6 +286,12 @@ support::Expected<std::unique_ptr<Analysis>> analyse(const ModelRequest& request
   }
   if (want.grid.pp < 1 || want.grid.tp < 1 || want.grid.dp < 1)
     return support::failure("--tp, --pp and --dp must be at least 1", {}, "usage");
+  if (!want.device.empty() && !a.rules->device(want.device)) {
+    std::string known;
+    for (const auto& name : a.rules->device_names()) known += (known.empty() ? "" : ", ") + name;
+    return support::failure("there is no device '" + want.device + "'; there are: " + known + " (--rules DIR adds others: `- {device: …}`)",
+                            {}, "usage");
+  }
 
   // The same model at another batch size: an axis counts only when both agree. Models whose batch is fixed by their
   // constructor cannot run at another one; then the plan holds for this size, and says so.
@@ -327,6 +333,8 @@ support::Expected<std::unique_ptr<Analysis>> analyse(const ModelRequest& request
                             p.what + " is replaced inside of a function or a block: the generated package does not do so by itself",
                             {},
                             {}});
+  if (!a.file.cxx)
+    for (auto& w : directives(a.traced->trace, sm).unknown) a.warnings.push_back(std::move(w));
   if (!a.file.job.train)
     if (const auto branches = training_branches(a.traced->trace, sm); !branches.empty())
       a.warnings.push_back({support::Severity::Warning,
@@ -365,7 +373,8 @@ support::Expected<bool> plan_again(Analysis& a, const ModelRequest& request, con
   const Directives said_in_source = a.file.cxx ? Directives{} : directives(t, sm);
   for (const auto& name : said_in_source.whole) so.kept_whole.emplace_back(name, "a comment in the source says so");
   so.objective = want.objective;
-  so.device = want.device;
+  if (const auto* d = want.device.empty() ? nullptr : a.rules->device(want.device))
+    so.profile = {d->flops, d->link_bandwidth, d->link_latency};
   for (const auto* l : a.rules->layers())
     if (!l->replace_with.empty()) so.copy_arguments.insert(l->name);
   plan::Plan pins;
@@ -531,6 +540,9 @@ support::Expected<bool> plan_again(Analysis& a, const ModelRequest& request, con
   for (const auto& r : a.edits.roles) pi.roles.push_back({r.module, r.role, r.generated_class, r.reason});
   pi.pins = have_pins ? &pins : nullptr;
   a.plan = plan::make(pi);
+  if (have_pins)
+    for (const auto& unread : plan::roles_unread(pins, a.plan, t))
+      a.warnings.push_back({support::Severity::Warning, "plan", {}, want.plan_file + ": " + unread, {}, {}});
   for (std::size_t i = 0; i < given_up.size(); ++i) {
     auto& names = whole[i];
     names.erase(

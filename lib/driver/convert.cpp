@@ -50,12 +50,16 @@ const char* const kCxxTarget = "libtorch";
 
 std::string snake_case(const std::string& name) {
   std::string out;
+  const auto small = [&](std::size_t i) { return i < name.size() && std::islower(static_cast<unsigned char>(name[i])) != 0; };
+  const auto large = [&](std::size_t i) { return i < name.size() && std::isupper(static_cast<unsigned char>(name[i])) != 0; };
   for (std::size_t i = 0; i < name.size(); ++i) {
     const bool upper = std::isupper(static_cast<unsigned char>(name[i])) != 0;
     const bool word = i > 0 && upper &&
         (!std::isupper(static_cast<unsigned char>(name[i - 1])) ||
          (i + 1 < name.size() && std::islower(static_cast<unsigned char>(name[i + 1]))));
-    if (word && !out.empty() && out.back() != '_') out += '_';
+    // ViT, MoE, LoRA: two letters before a capital that begins no word are none themselves.
+    const bool short_name = i >= 2 && small(i - 1) && large(i - 2) && (i == 2 || !small(i - 3)) && !small(i + 1);
+    if (word && !short_name && !out.empty() && out.back() != '_') out += '_';
     out += static_cast<char>(std::tolower(static_cast<unsigned char>(name[i])));
   }
   return out;
@@ -157,7 +161,8 @@ support::Expected<ConvertOutcome> convert(const ConvertRequest& request, support
                         {},
                         &*target,
                         {},
-                        ""};
+                        "",
+                        {}};
   in.recompute = request.recompute == "none" ? "" : request.recompute;
   if (in.in_place() && in.grid.virtual_stages > 1)
     return failure("--virtual-stages is for target runtime: what target '" + target->name +
@@ -182,6 +187,8 @@ support::Expected<ConvertOutcome> convert(const ConvertRequest& request, support
       a.plan.fallbacks.push_back({"", g.substr(0, colon), g.substr(colon + 2)});
     }
     if (auto why = refused()) return *why;
+    in.stage_modules.clear();
+    for (const auto& s : plan.stages) in.stage_modules.push_back(s.modules);
     in.fallbacks.clear();
     for (const auto& f : plan.fallbacks) in.fallbacks.push_back(f.where + ": " + f.reason);
     auto package = emit::package_files(in);

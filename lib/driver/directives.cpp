@@ -82,6 +82,8 @@ Directives directives(const model::Trace& t, support::SourceManager& sm) {
     for (const auto& d : lint::directives(sm, file)) {
       if (d.word == "keep" || d.word == "replicate") reader.keep({file, d.first, d.last}, d.word == "keep");
       if (d.word == "cut-here") reader.cut(d);
+      if (auto wrong = lint::unknown_request(sm, d))
+        out.unknown.push_back({support::Severity::Warning, "comment", d.comment, std::move(*wrong), {}, {}});
     }
   }
   std::sort(out.whole.begin(), out.whole.end());

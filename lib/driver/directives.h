@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "model/trace.h"
+#include "support/diagnostic.h"
 #include "support/source.h"
 
 namespace shardwright::driver {
@@ -20,7 +21,8 @@ struct Directives {
     support::Range comment;
     std::vector<model::Clock> clocks;  ///< one for every time that forward passes there
   };
-  std::vector<Here> cuts;  ///< comments in code that forward ran, in order
+  std::vector<support::Diagnostic> unknown;  ///< comments that ask for nothing known
+  std::vector<Here> cuts;                    ///< comments in code that forward ran, in order
 };
 
 /// Those in the files of the user's classes and functions that the trace saw.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <set>
 
 #include "cxx/load.h"
 #include "driver/analysis.h"
@@ -53,11 +54,14 @@ std::string absolute(const std::string& p, const std::string& base) {
   return fs::path(p).is_absolute() ? p : support::normal_path(support::join_path(base, p));
 }
 
+/// ":line:column" of a node that was read from a file; "" of one that the command line made.
+std::string place_of(const YAML::Node& n) {
+  return n.Mark().line >= 0 ? ":" + std::to_string(n.Mark().line + 1) + ":" + std::to_string(n.Mark().column + 1) : "";
+}
+
 /// A mapping of known keys, or what is wrong with it. Positions are those of the text that `node` was read from.
 std::string wrong_keys(const YAML::Node& node, const std::string& name, const std::vector<std::string>& known, const std::string& where) {
-  auto at = [&](const YAML::Node& n) {
-    return where + (n.Mark().line >= 0 ? ":" + std::to_string(n.Mark().line + 1) + ":" + std::to_string(n.Mark().column + 1) : "") + ": ";
-  };
+  auto at = [&](const YAML::Node& n) { return where + place_of(n) + ": "; };
   std::string all;
   for (const auto& k : known) all += (all.empty() ? "" : ", ") + k;
   if (node.IsNull()) return "";
@@ -65,6 +69,19 @@ std::string wrong_keys(const YAML::Node& node, const std::string& name, const st
   for (const auto& kv : node)
     if (std::find(known.begin(), known.end(), kv.first.Scalar()) == known.end())
       return at(kv.first) + "unknown key '" + kv.first.Scalar() + "' in '" + name + "'; known are " + all;
+  return "";
+}
+
+/// A key that a mapping has twice, in it or anywhere below it: yaml-cpp keeps both and reads the first or the last.
+std::string key_twice(const YAML::Node& node, const std::string& where, int depth = 0) {
+  if (depth > 64 || (!node.IsMap() && !node.IsSequence())) return "";
+  std::set<std::string> seen;
+  for (const auto& item : node) {
+    const bool pair = node.IsMap();
+    if (pair && item.first.IsScalar() && !seen.insert(item.first.Scalar()).second)
+      return where + place_of(item.first) + ": the key '" + item.first.Scalar() + "' is given twice: leave one of them out";
+    if (auto below = key_twice(pair ? item.second : YAML::Node(item), where, depth + 1); !below.empty()) return below;
+  }
   return "";
 }
 
@@ -101,6 +118,11 @@ support::Expected<JobFile> load_job(const ModelRequest& request, support::Source
       text_of_file = *text;
       node = YAML::Load(*text);
       if (!node.IsMap()) return failure(spec + ": expected a job file: a mapping with `model`, `args` or `build`, `inputs`", {}, "input");
+      if (auto twice = key_twice(node, spec); !twice.empty()) return failure(twice, {}, "input");
+      if (node["args"] && node["build"])
+        return failure(
+            spec + place_of(node["args"]) + ": `build` says how the model is made, `args` is not read beside it: leave one of them out", {},
+            "input");
     } else {
       node = YAML::Node(YAML::NodeType::Map);
       node["model"] = spec;
@@ -158,6 +180,17 @@ support::Expected<JobFile> load_job(const ModelRequest& request, support::Source
       node["inputs"][kv->first] = kv->second;
     }
 
+    if (node["args"] && node["build"]) {
+      // The command line goes before the file: --set build=… takes the place of the file's arguments.
+      const bool set_here =
+          std::any_of(request.settings.begin(), request.settings.end(), [](const auto& s) { return s.rfind("build=", 0) == 0; });
+      if (!set_here || !request.args.empty() || !request.config.empty())
+        return failure("--args and --config are arguments of the class, but `build` says how the model is made: '" +
+                           node["build"].as<std::string>() + "'; put them into it, or leave it out",
+                       {}, "usage");
+      node.remove("args");
+    }
+
     // The keys that are not the interpreter's.
     auto take_int = [&](const YAML::Node& n, const char* key, int& into) {
       if (n[key]) into = n[key].as<int>(), out.has_grid = true;
@@ -187,7 +220,13 @@ support::Expected<JobFile> load_job(const ModelRequest& request, support::Source
     if (node["target"]) out.target = node["target"].as<std::string>();
     if (node["out"]) out.out = absolute(node["out"].as<std::string>(), base);
     if (YAML::Node v = node["verify"]; v && v.IsMap()) {
-      if (v["prepare"]) out.prepare = absolute(v["prepare"].as<std::string>(), base);
+      if (v["prepare"]) {
+        out.prepare = absolute(v["prepare"].as<std::string>(), base);
+        if (!support::is_file(out.prepare))
+          return failure(where + place_of(v["prepare"]) + ": `prepare` of `verify` names '" + out.prepare +
+                             "', and there is no such file: a Python file is expected that verify runs before it builds the model",
+                         {}, "input");
+      }
       if (v["reinit"])
         for (const auto& r : v["reinit"]) out.reinit.push_back(r.as<std::string>());
       if (v["loss"]) out.loss = v["loss"].as<std::string>();

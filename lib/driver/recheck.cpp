@@ -269,6 +269,7 @@ support::Expected<Recheck> recheck(const Analysis& a, const emit::PackageInput& 
   for (const auto& f : package)
     if (auto w = support::write_file((folder.path / f.path).string(), f.text); !w) return w.error();
   auto out = check_in(folder, a, in, package, grid, sm);
+  sm.show_folder_as(folder.path.string(), "<generated>");  // which is gone when a person reads of it
   // For a report of a generator's fault: SHARDWRIGHT_KEEP_FAILED=DIR keeps what it made.
   if (const char* keep = std::getenv("SHARDWRIGHT_KEEP_FAILED"); keep && (!out || out->fault)) {
     std::error_code ec;

@@ -111,6 +111,10 @@ std::string Retreat::line(const std::string& what, const support::Diagnostic& wh
 support::Diagnostic Retreat::error(const Fault& last) const {
   support::Diagnostic d = first_ ? first_->what : last.what;
   d.message += " (a fault of the generator, and no smaller change avoids it: nothing was written)";
+  d.code = "internal";
+  d.notes.push_back({{},
+                     "another grid (--tp, --pp) may well work; please report this with the command line and, if you can, the model. "
+                     "SHARDWRIGHT_KEEP_FAILED=DIR keeps what was generated"});
   return d;
 }
 

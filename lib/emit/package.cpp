@@ -102,6 +102,17 @@ std::string input_text(const eval::InputSpec& in) {
 
 bool PackageInput::in_place() const { return target && target->in_place; }
 
+std::string PackageInput::holds(std::size_t stage, std::size_t most) const {
+  std::string out;
+  if (stage >= stage_modules.size()) return out;
+  const auto& names = stage_modules[stage];
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (i == most) return out + ", …";
+    out += (out.empty() ? "" : ", ") + names[i];
+  }
+  return out;
+}
+
 bool built_directly(const PackageInput& in) {
   return !build_call(in) || (!made_by_factory(in) && argument_keys(in, *build_call(in)).has_value());
 }
@@ -251,21 +262,13 @@ support::Expected<std::vector<File>> directory_files(const PackageInput& in) {
   std::vector<std::string> stages{"| stage | holds | FLOPs | parameters | sends on |", "| --- | --- | --- | --- | --- |"};
   for (std::size_t k = 0; k < in.partition.stages.size(); ++k) {
     const auto& s = in.partition.stages[k];
-    std::string holds;
-    int shown = 0;
-    for (auto m : s.modules) {
-      const auto& mod = t.module(m);
-      if (mod.parent != 0) continue;
-      if (++shown <= 6) holds += (holds.empty() ? "" : ", ") + mod.fqn;
-    }
-    if (shown > 6) holds += ", …";
     std::string sends;
     if (k < in.partition.cuts.size())
       for (auto x : in.partition.cuts[k].live)
         sends +=
             (sends.empty() ? "" : ", ") + model::shape_text(t.tensor(x).shape) + " " + std::string(model::short_name(t.tensor(x).dtype));
-    stages.push_back(fmt::format("| {} | {} | {:.3g} | {} | {} |", k, holds, s.cost, bytes_text(static_cast<double>(s.parameter_bytes)),
-                                 sends.empty() ? "–" : sends));
+    stages.push_back(fmt::format("| {} | {} | {:.3g} | {} | {} |", k, in.holds(k, 6), s.cost,
+                                 bytes_text(static_cast<double>(s.parameter_bytes)), sends.empty() ? "–" : sends));
   }
   d.set("stage_rows", list_of(stages));
   std::vector<std::string> roles;

@@ -47,8 +47,10 @@ struct PackageInput {
   std::string prepare;    ///< script to run before the original is imported, seen from the output directory
   std::vector<std::string> fallbacks;  ///< for the README
   const rules::Target* target = nullptr;
-  Layout layout;          ///< of targets that write beside the originals
-  std::string recompute;  ///< "full", "selective"; "": the training script's default
+  Layout layout;                                                 ///< of targets that write beside the originals
+  std::string recompute;                                         ///< "full", "selective"; "": the training script's default
+  std::vector<std::vector<std::string>> stage_modules;           ///< by stage, as plan.yaml names them: "embed", "blocks.0-1"
+  std::string holds(std::size_t stage, std::size_t most) const;  ///< … in words: "embed, blocks.0-1, …"
   bool in_place() const;
 };
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -139,10 +140,7 @@ class Tables {
     const double mean = in_.partition.stages.empty() ? 1 : total / static_cast<double>(in_.partition.stages.size());
     for (std::size_t k = 0; k < in_.partition.stages.size(); ++k) {
       const auto& s = in_.partition.stages[k];
-      std::string holds;
-      for (auto m : s.modules)
-        if (t_.module(m).parent == 0) holds += (holds.empty() ? "" : ", ") + t_.module(m).fqn;
-      t.rows.push_back({std::to_string(k), holds, fmt::format("{:.3g}", s.cost),
+      t.rows.push_back({std::to_string(k), in_.holds(k, SIZE_MAX), fmt::format("{:.3g}", s.cost),
                         fmt::format("{:.0f} %", mean > 0 ? 100 * s.cost / mean : 100), bytes_text(static_cast<double>(s.parameter_bytes))});
     }
     return t;

@@ -207,7 +207,12 @@ Value In::Impl::call_function(FunctionObj* f, CallInfo& info) {
 
 Value GeneratorObj::next(In& in) {
   auto* impl = in.impl();
-  if (co->done()) { return {}; }
+  if (co->done()) return {};
+  // Of an earlier run whose trace is gone (start_over): it gives nothing more.
+  const auto& frames = in.trace.frames;
+  if (frame.id >= 0 &&
+      (static_cast<std::size_t>(frame.id) >= frames.size() || frames[static_cast<std::size_t>(frame.id)].function != frame.function))
+    return {};
   if (running) in.raise("ValueError", "generator already executing");
   running = true;
   impl->check_stack(nullptr);

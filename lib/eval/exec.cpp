@@ -131,16 +131,19 @@ Flow In::Impl::exec(const Stmt* s, Env* env) {
   struct End {
     In& in;
     ActiveFrame* f;
-    const Stmt* before;
+    const Stmt *before, *stmt;
     model::StepId id, outer;
     ~End() {
-      auto& st = in.trace.steps[static_cast<std::size_t>(id)];
-      st.end = in.tick();
-      st.end_step = static_cast<model::StepId>(in.trace.steps.size());
+      auto& steps = in.trace.steps;
+      // An abandoned generator unwinds when the interpreter goes: its trace may be another one by then (start_over).
+      if (const auto at = static_cast<std::size_t>(id); at < steps.size() && steps[at].stmt == stmt) {
+        steps[at].end = in.tick();
+        steps[at].end_step = static_cast<model::StepId>(steps.size());
+      }
       f->step = outer;
       f->stmt = before;
     }
-  } end{in, f, before, id, outer};
+  } end{in, f, before, s, id, outer};
   const Flow flow = exec_plain(s, env);
   contents_written(s, env);
   return flow;

@@ -112,6 +112,24 @@ std::vector<Directive> directives(support::SourceManager& sm, support::FileId fi
   return out;
 }
 
+std::optional<std::string> unknown_request(const support::SourceManager& sm, const Directive& d) {
+  static const std::vector<std::string> kKnown = {"ignore", "ignore-file", "keep", "replicate", "cut-here"};
+  if (std::find(kKnown.begin(), kKnown.end(), d.word) != kKnown.end()) return std::nullopt;
+  // "cut here", "Keep": the word and the next one, in small letters.
+  std::string_view rest = sm.text(d.comment).substr(d.rest);
+  while (!rest.empty() && is_space(rest.front())) rest.remove_prefix(1);
+  std::size_t end = 0;
+  while (end < rest.size() && !is_space(rest[end])) ++end;
+  const auto small = [](std::string s) {
+    for (char& c : s) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    return s;
+  };
+  const std::string two = small(d.word + "-" + std::string(rest.substr(0, end)));
+  const auto near = std::find(kKnown.begin(), kKnown.end(), two) != kKnown.end() ? two : support::yaml::nearest(small(d.word), kKnown);
+  return "'shardwright: " + d.word + "' says nothing" + (near ? "; did you mean '" + *near + "'?" : "") +
+      (near ? " Known are " : "; known are ") + "keep, replicate, cut-here, ignore[CODE], ignore-file[CODE]";
+}
+
 std::vector<Suppression> suppressions(support::SourceManager& sm, support::FileId file, const std::vector<std::string>& codes,
                                       std::vector<Diagnostic>& found) {
   std::vector<Suppression> out;
@@ -126,14 +144,8 @@ std::vector<Suppression> suppressions(support::SourceManager& sm, support::FileI
       return Range{file, d.comment.begin + static_cast<std::uint32_t>(begin), d.comment.begin + static_cast<std::uint32_t>(end)};
     };
     if (word != "ignore" && word != "ignore-file") {
-      static const std::vector<std::string> kKnown = {"ignore", "ignore-file", "keep", "replicate", "cut-here"};
-      if (std::find(kKnown.begin(), kKnown.end(), word) == kKnown.end()) {
-        const auto near = support::yaml::nearest(word, kKnown);
-        found.push_back(finding(
-            Severity::Warning, "SW904", place(0, text.size()),
-            "'shardwright: " + word + "' says nothing" +
-                (near ? "; did you mean '" + *near + "'?" : "; known are ignore[CODE], ignore-file[CODE], keep, replicate, cut-here")));
-      }
+      if (auto wrong = unknown_request(sm, d))
+        found.push_back(finding(Severity::Warning, "SW904", place(0, text.size()), std::move(*wrong)));
       continue;
     }
     Suppression s;

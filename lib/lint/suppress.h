@@ -9,6 +9,7 @@
 // is a missing reason. A code that no finding needed is reported (SW903) with the edit that removes it, unless the analysis says that
 // it was incomplete in that file (SW902).
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,9 @@ struct Directive {
 
 /// All of a file, in its order, whatever their words. Costs nothing for a file without one.
 std::vector<Directive> directives(support::SourceManager& sm, support::FileId file);
+
+/// What is wrong with a directive that asks for nothing known ("keeep", "cut here"), with what it may mean; nothing where it is known.
+std::optional<std::string> unknown_request(const support::SourceManager& sm, const Directive&);
 
 /// The suppressions of one file; what is wrong with them goes to `found` as SW904. `codes` are the codes that exist.
 std::vector<Suppression> suppressions(support::SourceManager& sm, support::FileId file, const std::vector<std::string>& codes,

@@ -137,6 +137,63 @@ support::Expected<bool> fits(const Plan& p, const model::Trace& trace, const sha
   return true;
 }
 
+std::vector<std::string> roles_unread(const Plan& stated, const Plan& made, const model::Trace& trace) {
+  using Key = std::pair<std::string, std::string>;
+  const auto by_attribute = [](const Plan& p) {
+    std::map<Key, std::set<std::string>> out;
+    for (const Role& r : p.roles)
+      out[{r.type, r.attribute}].insert(r.role + (r.layer.empty() ? "" : " (" + r.layer + ")") +
+                                        (r.only.empty() ? "" : " of " + joined(r.only, ", ")));
+    return out;
+  };
+  const auto said = by_attribute(stated), got = by_attribute(made);
+  // The parameters that an attribute of a class stands for, over all objects.
+  const auto parameters_of = [&](const Key& key) {
+    std::vector<std::string> out;
+    for (const auto& m : trace.modules) {
+      const auto& [type, path] = site_of(trace, m.id);
+      if (type != key.first) continue;
+      for (const auto& n : model::named_tensors(trace))
+        if (path == key.second && n.fqn.rfind(m.fqn + ".", 0) == 0) out.push_back(n.fqn);
+      for (const auto& q : m.params)
+        if ((path.empty() ? q.attr : path + "." + q.attr) == key.second) out.push_back(m.fqn.empty() ? q.attr : m.fqn + "." + q.attr);
+    }
+    return out;
+  };
+  std::set<Key> keys;
+  for (const auto* roles : {&said, &got})
+    for (const auto& [key, _] : *roles) keys.insert(key);
+  std::vector<std::string> out;
+  for (const Key& key : keys) {
+    const auto a = said.find(key), b = got.find(key);
+    if (a != said.end() && b != got.end() && a->second == b->second) continue;
+    const auto names = parameters_of(key);
+    const auto carries = [&](const Axis& x) {
+      return std::any_of(x.parameters.begin(), x.parameters.end(),
+                         [&](const auto& p) { return std::find(names.begin(), names.end(), p) != names.end(); });
+    };
+    // A pinned axis leaves the roles of the file behind: that is what pinning is for.
+    if (std::any_of(stated.axes.begin(), stated.axes.end(), [&](const Axis& x) { return x.by == By::Pinned && carries(x); })) continue;
+    // The one that is split is what makes the role.
+    auto axis =
+        std::find_if(stated.axes.begin(), stated.axes.end(), [&](const Axis& x) { return x.split == (b != got.end()) && carries(x); });
+    if (axis == stated.axes.end()) axis = std::find_if(stated.axes.begin(), stated.axes.end(), carries);
+    const auto text = [&](const auto& at, const auto& end) {
+      return at == end ? std::string("replicated") : joined({at->second.begin(), at->second.end()}, "; ");
+    };
+    out.push_back(fmt::format(
+        "the role of {}.{} stays '{}', not '{}' as the plan's `roles` say: roles follow from `axes`. Set `split` and "
+        "`by: pinned` {}",
+        key.first, key.second, text(b, got.end()), text(a, said.end()),
+        axis == stated.axes.end() ? std::string("at an axis there")
+                                  : fmt::format("at axes[{}] (size {}, with {})", axis - stated.axes.begin(), axis->size,
+                                                *std::find_if(axis->parameters.begin(), axis->parameters.end(), [&](const auto& p) {
+                                                  return std::find(names.begin(), names.end(), p) != names.end();
+                                                }))));
+  }
+  return out;
+}
+
 std::vector<std::string> compare(const Plan& a, const Plan& b) {
   std::vector<std::string> out;
   auto differ = [&](const std::string& what, const std::string& x, const std::string& y) {

@@ -134,6 +134,9 @@ std::string to_yaml(const Plan&);
 support::Expected<Plan> from_yaml(std::string text, const std::string& path, support::SourceManager& sm);
 nlohmann::json to_json(const Plan&);
 
+/// Roles of a plan file that were edited to no effect, a line each with what to edit instead: `made` is what its axes and cuts give.
+std::vector<std::string> roles_unread(const Plan& stated, const Plan& made, const model::Trace&);
+
 /// What differs, one readable line each; empty when the plans generate the same code.
 std::vector<std::string> compare(const Plan& before, const Plan& after);
 

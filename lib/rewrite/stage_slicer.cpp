@@ -101,10 +101,15 @@ struct StageSlicer::Impl {
       for (ModuleId m = f.self; m >= 0; m = t.module(m).parent) {
         const auto& mod = t.module(m);
         if (mod.builtin) continue;
-        if (mod.cloned_from >= 0) return "`" + mod.fqn + "` is a copy of another module and has no constructor call of its own";
+        const auto name = [](const model::Module& x) { return x.fqn.empty() ? "the model" : "`" + x.fqn + "`"; };
+        if (mod.cloned_from >= 0) return name(mod) + " is a copy of another module and has no constructor call of its own";
         for (const auto& other : t.modules)
-          if (other.cloned_from == m) return "`" + mod.fqn + "` is copied to `" + other.fqn + "`, which shares its constructor call";
-        if (m != 0 && !mod.construct_call) return "`" + mod.fqn + "` is made out of sight of the source";
+          if (other.cloned_from == m) {
+            // A copy that is no part of the model (a teacher's, an average's) has no name.
+            return name(mod) + " is copied by `deepcopy` " + (other.fqn.empty() ? "to another model" : "to " + name(other)) +
+                ", and the copy shares its constructor call: build the two by a call each";
+          }
+        if (m != 0 && !mod.construct_call) return name(mod) + " is made out of sight of the source";
       }
       for (const auto& other : t.frames)
         if (other.id != f.id && other.self == f.self && other.function == f.function && !other.init && other.begin >= t.forward_begin &&

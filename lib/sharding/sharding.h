@@ -95,8 +95,7 @@ struct Options {
   std::vector<std::string> keep_replicated;                     ///< FQN patterns pinned by the user or the plan
   std::vector<std::pair<std::string, std::string>> kept_whole;  ///< further FQN patterns, each with the reason
   std::map<std::string, std::string>
-      given_up;        ///< keys of axes that could not be written, and why; others of the same parameters can be chosen
-  std::string device;  ///< name of the profile, for messages
+      given_up;  ///< keys of axes that could not be written, and why; others of the same parameters can be chosen
   /// Types of layers whose parallel form sums the gradients of its arguments itself: what goes into one is not left partial before it.
   std::set<std::string> copy_arguments;
 };

@@ -18,6 +18,12 @@ FileId SourceManager::add(std::string path, std::string text, std::string module
   return files_.back()->id;
 }
 
+void SourceManager::show_folder_as(const std::string& folder, const std::string& shown) {
+  for (auto& f : files_)
+    if (f->path.size() > folder.size() && f->path.compare(0, folder.size(), folder) == 0 && f->path[folder.size()] == '/')
+      f->path.replace(0, folder.size(), shown);
+}
+
 std::string_view SourceManager::text(const Range& r) const {
   if (!r.valid() || static_cast<std::size_t>(r.file) >= files_.size()) return {};
   const std::string& t = file(r.file).text;

@@ -40,6 +40,8 @@ struct SourceFile {
 class SourceManager {
  public:
   FileId add(std::string path, std::string text, std::string module = "");
+  /// Files below `folder`, which people will not find again, are shown as lying below `shown`.
+  void show_folder_as(const std::string& folder, const std::string& shown);
   const SourceFile& file(FileId id) const { return *files_[static_cast<std::size_t>(id)]; }
   std::size_t size() const { return files_.size(); }
   std::string_view text(const Range& r) const;

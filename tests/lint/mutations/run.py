@@ -145,7 +145,7 @@ def main():
             chosen += [(program, m) for m in faults.mutants(program) if not a.only or any(o in m[0] for o in a.only)]
         if a.limit:
             known = set((Path(__file__).parent / "missed.txt").read_text().splitlines())
-            chosen = [(p, m) for p, m in chosen if f"{p.name} {m[1]} [{m[0]}] {m[2].split(': ', 1)[1]}" not in known]
+            chosen = [(p, m) for p, m in chosen if f"{p.name} {m[1]} [{m[0]}] {m[2].partition(': ')[2]}" not in known]
             by_kind = collections.defaultdict(list)
             for c in chosen:
                 by_kind[c[1][0]].append(c)

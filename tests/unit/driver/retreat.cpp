@@ -73,7 +73,10 @@ TEST_CASE("then the stage builds all of the model, the cuts beside it, then each
   CHECK(want.whole == std::vector<std::string>{"a", "b"});
   CHECK(r.given_up().size() == 2);
   CHECK(!r.next(fault(1), *a, want));
-  CHECK(r.error(fault(1)).message == "wrong (a fault of the generator, and no smaller change avoids it: nothing was written)");
+  const auto error = r.error(fault(1));
+  CHECK(error.message == "wrong (a fault of the generator, and no smaller change avoids it: nothing was written)");
+  CHECK(error.code == "internal");  // exit code 3, whatever was found
+  CHECK(error.notes.back().message.find("another grid (--tp, --pp)") == 0);
 }
 
 TEST_CASE("without a pipeline, keeping everything whole would leave nothing to generate") {

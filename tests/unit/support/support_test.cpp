@@ -29,6 +29,10 @@ TEST_CASE("positions and lines") {
   CHECK(sm.line_at(f, 9) == "");
   CHECK(sm.line_at(f, 14) == "last");
   CHECK(sm.describe({f, 5, 6}) == "a.py:2:1");
+  const FileId gone = sm.add("/tmp/x/p/b.py", "y"), like = sm.add("/tmp/xy/b.py", "y");
+  sm.show_folder_as("/tmp/x", "<generated>");
+  CHECK(sm.describe({gone, 0, 1}) == "<generated>/p/b.py:1:1");
+  CHECK(sm.describe({like, 0, 1}) == "/tmp/xy/b.py:1:1");
   CHECK(sm.describe({}) == "<unknown>");
   CHECK(sm.text({f, 5, 8}) == "two");
   CHECK(sm.text({f, 12, 99}) == "st");

@@ -212,62 +212,6 @@ void Propagator::became(TensorId parameter, TensorId from) {
   if (p.dims.size() == trace_->tensor(parameter).shape.size()) set(parameter, std::move(p));
 }
 
-void Propagator::marked(TensorId t, const std::string& name) {
-  int dim = 0;
-  long long outer = 1;
-  if (std::sscanf(name.c_str(), "layout %d %lld", &dim, &outer) == 2) return laid_out(t, dim, outer);
-  marks_[t].insert(name.substr(0, name.find(' ')));
-  // What Megatron writes on a share, written by hand.
-  if (std::sscanf(name.c_str(), "partition_dim %d", &dim) == 1) {
-    partition_[t] = dim;
-    laid_out(t, dim, 1);
-  } else if (const auto at = partition_.find(t);
-             at != partition_.end() && std::sscanf(name.c_str(), "partition_stride %lld", &outer) == 1) {
-    laid_out(t, at->second, outer);
-  }
-}
-
-/// `t` is marked as this rank's share along `dim`, cut by itself in each of `outer` parts (0: in parts of several sizes).
-void Propagator::laid_out(TensorId t, int dim, long long outer) {
-  Placement p = place(t);
-  const int rank = static_cast<int>(p.dims.size());
-  if (rank == 0) return;
-  dim = (dim % rank + rank) % rank;
-  Dim& d = p.dims[index(dim)];
-  if (d.size() != 1) return;
-  if (d[0].shard < 0) {
-    const auto cut = cut_in_constructor(t, index(dim));
-    if (!cut) return;
-    d[0].shard = new_shard(cut->site ? cut->site->range : support::Range{}, -1, "marked as this rank's share");
-    if (cut->parts > 1) outer = 0;
-  }
-  if (outer <= 0) d[0].mixed = true;
-  else if (outer > 1 && d[0].size % outer == 0) d = {Factor{outer, -1, -1, false}, Factor{d[0].size / outer, d[0].shard, -1, false}};
-  set(t, std::move(p));
-}
-
-/// Is `t` one of tp equal parts of something whole, by slicing along `dim` (w.chunk(tp)[rank], narrow, unflatten and select)? How the
-/// rank's number gets into the index is not asked: the mark says that it does.
-std::optional<Propagator::Cut> Propagator::cut_in_constructor(TensorId t, std::size_t dim) const {
-  const std::vector<std::int64_t> part = trace_->tensor(t).shape;
-  Cut out;
-  if (const auto from = from_.find(t); from != from_.end()) t = from->second;
-  for (int i = 0; i < 32; ++i) {
-    std::vector<std::int64_t> whole = trace_->tensor(t).shape;
-    if (whole.size() == part.size() && whole[dim] == part[dim] * tp_) {
-      whole[dim] = part[dim];
-      if (whole == part) return out;
-    }
-    if (trace_->tensor(t).producer < 0) break;
-    const Op& op = trace_->op(trace_->tensor(t).producer);
-    if (op.inputs.empty() || !at_rest(op)) break;
-    if (op.prim == Prim::Concat) out.parts = std::max(out.parts, op.inputs.size());
-    if (!out.site) out.site = op.site;
-    t = op.inputs[0].tensor;
-  }
-  return std::nullopt;
-}
-
 void Propagator::recorded(const Op& op) {
   if (places_.size() < trace_->tensors.size()) places_.resize(trace_->tensors.size() + 256);
   for (TensorId t : op.outputs) places_[index(t)] = {};  // ids are new

@@ -521,7 +521,13 @@ ClassObj* In::type_of(const Value& v) {
   }
 }
 
-bool In::isinstance(const Value& v, const ClassObj* c) { return type_of(v)->derives_from(c); }
+bool In::isinstance(const Value& v, const ClassObj* c) {
+  const ClassObj* type = type_of(v);
+  if (type->derives_from(c)) return true;
+  if (!v.is(Kind::Instance) || c->builtin) return false;
+  const Value other = type->lookup("__stands_for__");  // see runtime/python/shardwright/parallel/shards.py
+  return other.is(Kind::Class) && other.as<ClassObj>()->derives_from(c);
+}
 
 bool In::callable(const Value& v) {
   switch (v.kind()) {

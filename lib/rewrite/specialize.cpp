@@ -14,6 +14,7 @@
 #include <deque>
 #include <unordered_map>
 
+#include "program/visit.h"
 #include "rewrite/variants.h"
 
 namespace shardwright::rewrite {
@@ -532,7 +533,28 @@ class Specializer {
       }
   }
 
+  /// Names of classes that a function which ran asks for: `isinstance(module, (Attention, Mlp))`.
+  std::set<std::string> asked_for() const {
+    std::set<std::string> out;
+    std::set<const program::Function*> seen;
+    for (const auto& f : trace_.frames) {
+      if (f.builtin || !f.function || !seen.insert(f.function).second) continue;
+      program::walk_exprs(f.function->body, [&](const program::Expr* e) {
+        if (e->kind != program::ExprKind::Call || e->kids[0]->kind != program::ExprKind::Name || e->kids[0]->text != "isinstance" ||
+            e->args.size() != 2)
+          return true;
+        program::walk(e->args[1].value, [&](const program::Expr* k) {
+          if (k->kind == program::ExprKind::Name || k->kind == program::ExprKind::Attribute) out.insert(k->text);
+          return true;
+        });
+        return true;
+      });
+    }
+    return out;
+  }
+
   void emit(const std::vector<int>& roots, const std::vector<Redirect>& build) {
+    const std::set<std::string> asked = asked_for();
     std::map<std::pair<int, const Container*>, int> made;
     std::map<std::pair<const Container*, std::string>, int> by_text;
     // Depth first from the roots: what a text refers to is printed before it.
@@ -561,6 +583,7 @@ class Specializer {
       for (const program::Expr* e : c->class_def ? c->class_def->decorators : c->function->decorators)
         if (trace_.entering.count(e)) d.entering.emplace_back(sources_.text(e->range));
       d.stage = v.stage;
+      d.asked = c->class_def && asked.count(c->name);
       for (auto& [name, ref] : p.refs) {
         if (ref == variant) {  // a base of the same variant
           const Container* base = base_named(v, *c, name);

@@ -21,6 +21,7 @@ struct Definition {
   std::set<std::string> plain_imports;  ///< whole lines: "from itertools import islice"
   std::map<std::string, int> refs;      ///< name in the text → index of the definition it means
   std::vector<std::string> entering;    ///< its decorators that put it into a registry of the program's, as written
+  bool asked = false;                   ///< the program asks isinstance(…, the original class)
   int stage = -1;                       ///< -1: shared by all stages; else it belongs into that stage's file
   std::vector<std::string> why;         ///< one line per edit, for the README of the directory
 };

@@ -45,9 +45,35 @@ InitSlice::InitSlice(const Context& c, const Use& use, int stage, ModuleId m) : 
     narrow_ = module_ == 0;  // not before the root's constructor has done with what is built
     return;
   }
+  leave_bases();
   rounds();
   sites();
   guards();
+}
+
+/// A base class is taken as it is where its methods neither make modules or parameters that the stage lacks nor speak of any: a library's
+/// base of all models is not copied for the sake of a buffer, which is dropped at the end.
+void InitSlice::leave_bases() {
+  const auto& m = c_.trace.module(module_);
+  const Function* init = m.init_frame >= 0 ? c_.trace.frame(m.init_frame).function : nullptr;
+  const auto spoken_of = [&](const Function* f) {
+    bool found = false;
+    for_statements(f->body, [&](const Stmt* s) { found = found || reads_dropped(f, s, nullptr); });
+    return found;
+  };
+  std::erase_if(functions_, [&](const Function* f) {
+    if (f == init || f->owner == m.class_def) return false;
+    bool buffers = false;
+    for (const FrameId id : frames_.at(f))
+      for (const auto& w : c_.trace.attr_writes) {
+        if (w.frame != id || !unheld(w)) continue;
+        if (w.kind != model::AttrWrite::Buffer) return false;
+        buffers = true;
+      }
+    if (spoken_of(f)) return false;
+    narrow_ = narrow_ || buffers;
+    return true;
+  });
 }
 
 void InitSlice::collect() {

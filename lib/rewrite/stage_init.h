@@ -34,6 +34,7 @@ class InitSlice {
   };
 
   void collect();
+  void leave_bases();
   void rounds();
   bool made_elsewhere(model::ModuleId m) const;
   bool round();

@@ -177,6 +177,14 @@ class Absent(nn.Module):
             raise RuntimeError("Error(s) in loading state_dict for Absent: unexpected keys")
 
 
+def stands_for(original):
+    def decorate(cls):
+        cls.__stands_for__ = original
+        return cls
+
+    return decorate
+
+
 def drop_unused(module, keep_prefixes):
     keep = list(keep_prefixes)
 

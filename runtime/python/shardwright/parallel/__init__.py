@@ -25,7 +25,7 @@ from .regions import (copy_to_tensor_model_parallel_region, gather_from_sequence
                       scatter_to_sequence_parallel_region,
                       local_sizes, rebind, reduce_from_tensor_model_parallel_region, row_parallel, row_parallel_module,
                       scatter_to_tensor_model_parallel_region, vocab_parallel)
-from .shards import Absent, ShardSpec, attributes_only, built_as, drop_unused, keep_slices, shard_module, shard_parameter, sum_gradients_over_tp
+from .shards import Absent, ShardSpec, attributes_only, built_as, drop_unused, keep_slices, shard_module, shard_parameter, stands_for, sum_gradients_over_tp
 from .arguments import get_args
 from .data import MicroBatches, SyntheticDataset
 from .training import pretrain

@@ -224,6 +224,15 @@ class Absent(nn.Module):
         return args[0] if args else next(iter(kwargs.values()), None)
 
 
+def stands_for(original):
+    """A decorator of a generated class: `isinstance(x, original)` holds for its objects, as it does for those of the class that it was made
+    of. (What Python asks, besides the type, is an object's `__class__`.)"""
+    def decorate(cls):
+        cls.__class__ = property(lambda self: original)
+        return cls
+    return decorate
+
+
 def drop_unused(module, keep_prefixes):
     """Replaces submodules outside of `keep_prefixes` (names of modules or parameters; `"name."` is a module without what it
     holds) by Absent and deletes parameters and

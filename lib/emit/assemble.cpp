@@ -521,18 +521,12 @@ void Assembler::place(int index) {
   if (!in_place() && !options_.copied(*d.origin))
     for (const auto& e : d.entering)
       if (const auto at = text.find("@" + e + "\n"); at < text.find(d.name)) text.erase(at, e.size() + 2);
-  // isinstance(m, Layer) is asked by functions that keep their text, too.
-  const bool copied = !in_place() && options_.copied(*d.origin);
-  if (d.asked && !in_place() && !(copied && d.name == d.original)) {
-    const std::string stands_for = bind(u, "stands_for", "runtime stands_for");
-    u.runtime.insert(stands_for == "stands_for" ? stands_for : "stands_for as " + stands_for);
-    std::string original = d.original;
-    if (!copied) {
-      original = bind(u, "Original" + d.original, d.origin->name + "." + d.original);
-      u.absolute.insert("from " + d.origin->name + " import " + d.original + " as " + original);
+  // In a package of copies a class that keeps its name is the one that all ask for.
+  if (d.asked && (in_place() || (options_.copied(*d.origin) && d.name == d.original)))
+    if (const auto at = text.find("__class__ = stands_for(" + rewrite::original_name(d.original) + ")\n"); at != std::string::npos) {
+      const auto line = text.rfind('\n', at);
+      text.erase(line + 1, text.find('\n', at) - line);
     }
-    text = "@" + stands_for + "(" + original + ")\n" + text;
-  }
   u.pieces[d.name] = {d.range.begin, std::move(text), d.stage};
   for (const Stmt* s : d.origin->body)
     if (is_definition(s) && (s->class_def ? s->class_def->range : s->function->range) == d.range) {
@@ -550,9 +544,12 @@ std::string Assembler::name_of(Unit& u, const rewrite::Definition& d, const std:
   };
   if (auto r = d.refs.find(n); r != d.refs.end()) return definition(r->second);
   if (n == d.name) return n;
-  if (const auto known = u.bound.find(n); known != u.bound.end() &&
-      (known->second == "runtime stands_for" || known->second == d.origin->name + "." + d.original))
-    return n;
+  if (d.asked && n == rewrite::original_name(d.original)) {
+    if (options_.copied(*d.origin)) return need(u, d.original, *d.origin);
+    const std::string as = bind(u, n, d.origin->name + "." + d.original);
+    u.absolute.insert("from " + d.origin->name + " import " + d.original + " as " + as);
+    return as;
+  }
   if (auto r = refs_of_file.find(n); r != refs_of_file.end()) {
     const auto& other = spec_.definitions[static_cast<std::size_t>(r->second)];
     if (resolve(*d.origin, n) == std::pair<const program::Module*, std::string>(other.origin, other.original)) return definition(r->second);

@@ -525,7 +525,7 @@ bool In::isinstance(const Value& v, const ClassObj* c) {
   const ClassObj* type = type_of(v);
   if (type->derives_from(c)) return true;
   if (!v.is(Kind::Instance) || c->builtin) return false;
-  const Value other = type->lookup("__stands_for__");  // see runtime/python/shardwright/parallel/shards.py
+  const Value other = type->lookup("__class__");  // set by generated classes: see stands_for in shardwright.parallel
   return other.is(Kind::Class) && other.as<ClassObj>()->derives_from(c);
 }
 

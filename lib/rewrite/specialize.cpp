@@ -562,7 +562,8 @@ class Specializer {
       if (auto it = made.find({variant, c}); it != made.end()) return it->second;
       made[{variant, c}] = -1;
       const Variant& v = variants_[static_cast<std::size_t>(variant)];
-      Printed p = print_definition(v, *c, variants_, trace_, stages_, sources_, inputs_);
+      const bool is_asked = c->class_def && asked.count(c->name);
+      Printed p = print_definition(v, *c, variants_, trace_, stages_, sources_, inputs_, is_asked);
       if (!p.error.empty()) {
         std::set<int> axes;
         for (const auto* w : v.verdicts) axes.insert(w->axis);
@@ -583,7 +584,7 @@ class Specializer {
       for (const program::Expr* e : c->class_def ? c->class_def->decorators : c->function->decorators)
         if (trace_.entering.count(e)) d.entering.emplace_back(sources_.text(e->range));
       d.stage = v.stage;
-      d.asked = c->class_def && asked.count(c->name);
+      d.asked = is_asked;
       for (auto& [name, ref] : p.refs) {
         if (ref == variant) {  // a base of the same variant
           const Container* base = base_named(v, *c, name);

@@ -49,6 +49,9 @@ struct Specialized {
   std::vector<Refusal> refusals;  ///< verdicts that contradict each other: those axes are planned again without
 };
 
+/// What the text of a class that `isinstance` is asked about calls the class that it was made of.
+inline std::string original_name(const std::string& name) { return "Original" + name; }
+
 /// `stages` is nullptr when there is one stage. `target`: its names and stage conventions; without one, those of shardwright.parallel.
 Specialized specialize(const model::Trace&, const TpEdits&, const StageSlicer* stages, int stage_count, const support::SourceManager&,
                        const rules::Target* target = nullptr);

@@ -4,6 +4,7 @@
 
 #include "program/visit.h"
 #include "rewrite/text_layout.h"
+#include "rewrite/specialize.h"
 #include "rewrite/variants.h"
 #include "support/edits.h"
 
@@ -420,7 +421,8 @@ std::string with_optional_inputs(const std::string& text, const program::Functio
 }  // namespace
 
 Printed print_definition(const Variant& v, const Container& c, const std::vector<Variant>& all, const model::Trace& trace,
-                         const StageSlicer* stages, const support::SourceManager& sources, const std::vector<std::string>& inputs) {
+                         const StageSlicer* stages, const support::SourceManager& sources, const std::vector<std::string>& inputs,
+                         bool asked) {
   Printer p(all, sources);
   const std::vector<Stmt*>& body = c.class_def ? c.class_def->body : c.function->body;
   auto calls = calls_in(body);
@@ -461,6 +463,27 @@ Printed print_definition(const Variant& v, const Container& c, const std::vector
         while (next < c.range.end && (text[next] == '\n' || text[next] == ' ' || text[next] == '\t')) ++next;
         edits.replace({c.range.file, at, next}, "");
       }
+  if (asked && !body.empty()) {
+    // Behind the docstring, above the comments of the first statement.
+    const Stmt* first = body.front();
+    const bool doc = first->kind == program::StmtKind::Expression && first->value && first->value->kind == ExprKind::String;
+    const std::string_view text = sources.file(c.range.file).text;
+    std::size_t at = doc ? text.find('\n', first->range.end) : text.rfind('\n', first->range.begin);
+    const auto blank_or_comment = [&](std::size_t line) {
+      const auto word = text.find_first_not_of(" \t\r", line);
+      return word == std::string_view::npos || text[word] == '\n' || text[word] == '#';
+    };
+    while (!doc && at != std::string_view::npos && at > c.range.begin) {
+      const std::size_t before = text.rfind('\n', at - 1);
+      if (before == std::string_view::npos || before < c.range.begin || !blank_or_comment(before + 1)) break;
+      at = before;
+    }
+    if (at != std::string_view::npos && at > c.class_def->def_range.begin && at < c.range.end) {
+      edits.insert_after(static_cast<std::uint32_t>(at + 1), indentation(sources, c.range.file, first->range.begin) + "__class__ = stands_for(" +
+                                                                  original_name(c.name) + ")\n");
+      p.out.runtime.insert("stands_for");
+    }
+  }
   // Bases that have a text of their own.
   if (c.class_def) {
     bool after = false;

@@ -178,11 +178,7 @@ class Absent(nn.Module):
 
 
 def stands_for(original):
-    def decorate(cls):
-        cls.__stands_for__ = original
-        return cls
-
-    return decorate
+    return original
 
 
 def drop_unused(module, keep_prefixes):

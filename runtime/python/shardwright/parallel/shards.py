@@ -225,12 +225,9 @@ class Absent(nn.Module):
 
 
 def stands_for(original):
-    """A decorator of a generated class: `isinstance(x, original)` holds for its objects, as it does for those of the class that it was made
-    of. (What Python asks, besides the type, is an object's `__class__`.)"""
-    def decorate(cls):
-        cls.__class__ = property(lambda self: original)
-        return cls
-    return decorate
+    """`__class__ = stands_for(original)` in a generated class: `isinstance(x, original)` holds for its objects, as it does for those of the
+    class that it was made of. (Besides an object's type Python asks its `__class__`.)"""
+    return property(lambda self: original)
 
 
 def drop_unused(module, keep_prefixes):

@@ -74,12 +74,23 @@ class Block(nn.Module):
         return x + self.down(F.gelu(self.up(self.ln_2(x))))
 
 
-class OldStyle(nn.Module):
+class Pretrained(nn.Module):
+    """What all models of the library are derived from."""
+
+    def initialise(self, module):
+        if isinstance(module, (Conv1D, Attention)):
+            for name, p in module.named_parameters():
+                if name.endswith("weight"):
+                    nn.init.normal_(p, std=0.05)
+
+
+class OldStyle(Pretrained):
     def __init__(self, words=64, width=32, heads=4, depth=4, context=12):
         super().__init__()
         self.words, self.places = nn.Embedding(words, width), nn.Embedding(context, width)
         self.h = nn.ModuleList([Block(width, heads, context) for _ in range(depth)])
         self.ln_f, self.head = nn.LayerNorm(width), nn.Linear(width, words, bias=False)
+        self.apply(self.initialise)
 
     def forward(self, ids):
         input_shape = ids.size()

@@ -523,9 +523,9 @@ void Assembler::place(int index) {
       if (const auto at = text.find("@" + e + "\n"); at < text.find(d.name)) text.erase(at, e.size() + 2);
   // In a package of copies a class that keeps its name is the one that all ask for.
   if (d.asked && (in_place() || (options_.copied(*d.origin) && d.name == d.original)))
-    if (const auto at = text.find("__class__ = stands_for(" + rewrite::original_name(d.original) + ")\n"); at != std::string::npos) {
+    if (const auto at = text.find("__class__ = stands_for(" + rewrite::original_name(d.original) + ")\n\n"); at != std::string::npos) {
       const auto line = text.rfind('\n', at);
-      text.erase(line + 1, text.find('\n', at) - line);
+      text.erase(line + 1, text.find("\n\n", at) + 1 - line);
     }
   u.pieces[d.name] = {d.range.begin, std::move(text), d.stage};
   for (const Stmt* s : d.origin->body)

@@ -163,7 +163,7 @@ bool is_instance(In& in, const Value& v, const Value& c, std::optional<Value>& u
     }
   }
   ClassObj* t = in.type_of(v);
-  if (t->derives_from(k)) return true;
+  if (in.isinstance(v, k)) return true;
   // Abstract classes of collections and numbers: by what the value can do.
   Value check = k->builtin ? k->lookup("__abstract_check__") : Value();
   if (check.set()) return in.truthy(in.call(check, {v}));

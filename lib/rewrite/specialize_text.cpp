@@ -3,8 +3,8 @@
 #include <functional>
 
 #include "program/visit.h"
-#include "rewrite/text_layout.h"
 #include "rewrite/specialize.h"
+#include "rewrite/text_layout.h"
 #include "rewrite/variants.h"
 #include "support/edits.h"
 
@@ -479,8 +479,9 @@ Printed print_definition(const Variant& v, const Container& c, const std::vector
       at = before;
     }
     if (at != std::string_view::npos && at > c.class_def->def_range.begin && at < c.range.end) {
-      edits.insert_after(static_cast<std::uint32_t>(at + 1), indentation(sources, c.range.file, first->range.begin) + "__class__ = stands_for(" +
-                                                                  original_name(c.name) + ")\n");
+      edits.insert_after(
+          static_cast<std::uint32_t>(at + 1),
+          indentation(sources, c.range.file, first->range.begin) + "__class__ = stands_for(" + original_name(c.name) + ")\n\n");
       p.out.runtime.insert("stands_for");
     }
   }

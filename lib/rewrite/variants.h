@@ -83,7 +83,8 @@ std::string variant_name(const Variant& v, const Container& c);
 
 /// `asked`: its text says what class `isinstance` is to take its objects for.
 Printed print_definition(const Variant& v, const Container& c, const std::vector<Variant>& all, const model::Trace& trace,
-                         const StageSlicer* stages, const support::SourceManager& sources, const std::vector<std::string>& inputs, bool asked);
+                         const StageSlicer* stages, const support::SourceManager& sources, const std::vector<std::string>& inputs,
+                         bool asked);
 /// Text of any expression (the build expression) with redirects applied.
 Printed print_expression(const program::Expr* e, const std::vector<Redirect>& redirects, const std::vector<Variant>& all,
                          const support::SourceManager& sources);

@@ -70,6 +70,29 @@ def _overwrite(path, text):
         f.write(text)
 
 
+class Inputs(unittest.TestCase):
+    def test_expressions_draw_the_same_numbers_in_every_process(self):
+        sys.path.insert(0, os.path.abspath(RUNTIME))
+        import numpy
+        import torch
+        from shardwright.verify import inputs
+        names = {"torch": torch, "np": numpy}
+        specs = [inputs.parse("x", "=torch.randn(3)"), inputs.parse("y", "=torch.from_numpy(np.random.rand(3)) + x[0]")]
+        first = inputs.draw(specs, 0, 1, names, torch.float64)
+        torch.rand(1), numpy.random.rand(1)   # another process has drawn other numbers before
+        again, other = inputs.draw(specs, 0, 1, names, torch.float64), inputs.draw(specs, 1, 1, names, torch.float64)
+        for name in ("x", "y"):
+            self.assertTrue(torch.equal(first[name], again[name]))
+            self.assertFalse(torch.equal(first[name], other[name]))
+
+    def test_a_marked_size_may_have_an_upper_bound(self):
+        sys.path.insert(0, os.path.abspath(RUNTIME))
+        from shardwright.verify import inputs
+        sizes = [s[0].shape for s in inputs.other_sizes([inputs.parse("ids", "i64[2?,12?]<64")])]
+        self.assertEqual(sizes, [(5, 24), (5, 6), (1, 6)])
+        self.assertEqual([s[0].shape for s in inputs.other_sizes([inputs.parse("x", "f32[2,12]")])], [(5, 12)])
+
+
 class Failures(unittest.TestCase):
     def test_bad_input(self):
         with tempfile.TemporaryDirectory() as d:

@@ -4,10 +4,13 @@ Values are a function of (seed, name, micro-batch), so that every process draws 
 """
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import random
 import re
 import zlib
 
+import numpy
 import torch
 
 DTYPES = {"f32": torch.float32, "f64": torch.float64, "bf16": torch.bfloat16, "f16": torch.float16, "i64": torch.int64,
@@ -73,12 +76,28 @@ def other_sizes(inputs: list[Input]) -> list[list[Input]]:
              for i in inputs]]
 
 
+@contextlib.contextmanager
+def _seeded(seed):
+    """`=torch.randn(2, 8)` gives the same numbers in every process, and leaves the generators as they were."""
+    python, array = random.getstate(), numpy.random.get_state()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        random.seed(seed)
+        numpy.random.seed(seed % 2**32)
+        try:
+            yield
+        finally:
+            random.setstate(python)
+            numpy.random.set_state(array)
+
+
 def draw(inputs: list[Input], micro_batch: int, seed: int, namespace: dict, default_dtype, device="cpu") -> dict:
     """One micro-batch: {name: value}. f32 inputs come in the default dtype of the run."""
     values: dict = {}
     for i in inputs:
         if i.expression is not None:
-            values[i.name] = eval(i.expression, dict(namespace, **values))   # the job file is the user's own code
+            with _seeded(zlib.crc32(f"{i.name}:{micro_batch}".encode()) + 7919 * seed):
+                values[i.name] = eval(i.expression, dict(namespace, **values))   # the job file is the user's own code
             continue
         generator = torch.Generator().manual_seed(zlib.crc32(f"{i.name}:{micro_batch}:{i.shape}".encode()) + 7919 * seed)
         dtype = i.dtype

@@ -96,6 +96,13 @@ class Specializer {
     std::vector<int> roots;
     for (int k = 0; k < stage_count_; ++k) roots.push_back(instance(0, k));
     std::vector<Redirect> build = redirects({2, 0}, 0, false);
+    for (auto& r : build) r.by_stage.assign(1, r.variant);
+    for (int k = 1; k < stage_count_; ++k)
+      for (const auto& other : redirects({2, 0}, k, false))
+        for (auto& r : build)
+          if (r.call == other.call) r.by_stage.push_back(other.variant);
+    for (auto& r : build)
+      if (std::all_of(r.by_stage.begin(), r.by_stage.end(), [&](int v) { return v == r.variant; })) r.by_stage.clear();
     if (!out_.refusals.empty()) return std::move(out_);
     name();
     if (renamed().empty()) emit(roots, build);

@@ -159,6 +159,7 @@ class Printer {
   }
 
   void redirect(DefinitionEdits& edits, const Redirect& r, const std::vector<Stmt*>& body) {
+    if (!r.by_stage.empty()) return choose_by_stage(edits, r);
     if (r.variant < 0 && r.exceptions.empty()) return;  // the original serves
     if (lookup(r.variant) || std::any_of(r.exceptions.begin(), r.exceptions.end(), [&](const auto& x) { return lookup(x.second); }))
       return restyle(edits, r, body);
@@ -172,6 +173,17 @@ class Printer {
       name = "rebind(" + std::string(sources_.text(callee->range)) + ", " + name + ")";
     }
     if (name != sources_.text(callee->range)) edits.replace(callee->range, name);
+  }
+
+  /// `Wrap(Net())` in build_stage(stage): `Wrap([Net_stage0, Net_stage1][stage]())`.
+  void choose_by_stage(DefinitionEdits& edits, const Redirect& r) {
+    const Expr* callee = r.call->kids[0];
+    const std::string plain(sources_.text(callee->range));
+    std::string names;
+    for (const int v : r.by_stage) names += (names.empty() ? "" : ", ") + (v >= 0 ? refer(v) : plain);
+    if (r.partial || !r.exceptions.empty() || std::any_of(r.by_stage.begin(), r.by_stage.end(), [&](int v) { return lookup(v); }))
+      out.error = "what is handed to the model's constructor needs a class of its own in each stage";
+    else edits.replace(callee->range, "[" + names + "][stage]");
   }
 
   /// `for x in xs` becomes `for index, x in enumerate(xs)`; empty when the loop is none whose header can be changed so.

@@ -37,6 +37,7 @@ struct Redirect {
   std::map<int, int> exceptions;  ///< iteration → variant
   const void* loop = nullptr;
   int clause = 0;
+  std::vector<int> by_stage;  ///< of the expression that builds the model: variants where the stages need different ones
 };
 
 /// What a verdict does, for comparing: kind, text, prefix, suffix.

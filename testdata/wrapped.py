@@ -1,5 +1,11 @@
-"""A model that is handed another one: what build_stage hands on is of another class in each stage."""
+"""A model that is handed another one: what build_stage hands on is of another class in each stage. Its layers start by their very type."""
 from torch import nn
+
+
+def start(module):
+    if type(module) == nn.Linear:
+        nn.init.normal_(module.weight, std=0.3)
+        module.bias.data.fill_(0.1)
 
 
 class Net(nn.Module):
@@ -7,6 +13,7 @@ class Net(nn.Module):
         super().__init__()
         self.layers = nn.ModuleList([nn.ModuleList([nn.Linear(dim, 4 * dim), nn.Linear(4 * dim, dim)]) for _ in range(depth)])
         self.final = nn.Linear(dim, dim)
+        self.apply(start)
 
     def forward(self, x):
         for up, down in self.layers:

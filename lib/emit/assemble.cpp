@@ -503,13 +503,24 @@ void Assembler::copy_changes_of_torch() {
       units_.begin()->second.absolute.insert("import " + p.module);
       continue;
     }
+    // Where the names that it reads are copied to: what is kept of the old attribute there is read before.
+    program::NameSet reads;
+    program::names_read(p.stmt, reads);
+    std::string by;
+    for (const auto& n : reads.names())
+      if (const auto& list = binders(*m, n);
+          !list.empty() && list.back()->kind != StmtKind::Import && list.back()->kind != StmtKind::ImportFrom)
+        by = n;
     auto in = units_.find(file_of(*m));
-    if (in == units_.end()) in = std::find_if(units_.begin(), units_.end(), [&](const auto& u) { return u.second.origin == m; });
-    Unit& u = in == units_.end() ? units_.begin()->second : in->second;
+    if (in == units_.end() && by.empty())
+      in = std::find_if(units_.begin(), units_.end(), [&](const auto& u) { return u.second.origin == m; });
+    Unit& first = units_.begin()->second;
+    Unit& u = in != units_.end() ? in->second : by.empty() ? first : unit(file_of(*m), m);
     const std::string key = "@" + p.module + std::to_string(p.stmt->range.begin);
     u.pieces[key] = {
         u.origin == m ? p.stmt->range.begin : 0, std::string(sources_.text(p.stmt->range)), -1, {}, comments_of(*m, *p.stmt, sources_)};
     need_read(u, *p.stmt, *m, "");
+    if (&u != &first && !by.empty()) need(first, by, *m);  // so that it is imported
   }
 }
 

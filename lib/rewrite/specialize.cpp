@@ -14,7 +14,7 @@
 #include <deque>
 #include <unordered_map>
 
-#include "program/visit.h"
+#include "rewrite/class_tests.h"
 #include "rewrite/variants.h"
 
 namespace shardwright::rewrite {
@@ -540,28 +540,22 @@ class Specializer {
       }
   }
 
-  /// Names of classes that a function which ran asks for: `isinstance(module, (Attention, Mlp))`.
-  std::set<std::string> asked_for() const {
-    std::set<std::string> out;
-    std::set<const program::Function*> seen;
-    for (const auto& f : trace_.frames) {
-      if (f.builtin || !f.function || !seen.insert(f.function).second) continue;
-      program::walk_exprs(f.function->body, [&](const program::Expr* e) {
-        if (e->kind != program::ExprKind::Call || e->kids[0]->kind != program::ExprKind::Name || e->kids[0]->text != "isinstance" ||
-            e->args.size() != 2)
-          return true;
-        program::walk(e->args[1].value, [&](const program::Expr* k) {
-          if (k->kind == program::ExprKind::Name || k->kind == program::ExprKind::Attribute) out.insert(k->text);
-          return true;
-        });
-        return true;
-      });
+  /// A class that the program compares with must not get another name.
+  void exact_classes() {
+    for (const auto& v : variants_) {
+      if (v.suffix.empty() || !v.container->class_def || !tests_.exact.count(v.container->name) || tests_.asked.count(v.container->name))
+        continue;
+      std::set<int> axes;
+      for (const auto* w : v.verdicts) axes.insert(w->axis);
+      Refusal r{
+          axes.empty() ? -1 : *axes.rbegin(), v.container->range,
+          "the program compares types with the class " + v.container->name + ", which would be another one here (isinstance would do)"};
+      if (v.sliced) r.sliced.push_back(v.module);
+      out_.refusals.push_back(std::move(r));
     }
-    return out;
   }
 
   void emit(const std::vector<int>& roots, const std::vector<Redirect>& build) {
-    const std::set<std::string> asked = asked_for();
     std::map<std::pair<int, const Container*>, int> made;
     std::map<std::pair<const Container*, std::string>, int> by_text;
     // Depth first from the roots: what a text refers to is printed before it.
@@ -569,7 +563,7 @@ class Specializer {
       if (auto it = made.find({variant, c}); it != made.end()) return it->second;
       made[{variant, c}] = -1;
       const Variant& v = variants_[static_cast<std::size_t>(variant)];
-      const bool is_asked = c->class_def && asked.count(c->name);
+      const bool is_asked = c->class_def && tests_.asked.count(c->name);
       Printed p = print_definition(v, *c, variants_, trace_, stages_, sources_, inputs_, is_asked);
       if (!p.error.empty()) {
         std::set<int> axes;
@@ -631,6 +625,7 @@ class Specializer {
   }
 
   const Trace& trace_;
+  const ClassTests tests_ = class_tests(trace_);
   const TpEdits& edits_;
   const StageSlicer* stages_;
   int stage_count_;

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "rewrite/class_tests.h"
 #include "rewrite/rewrite.h"
 #include "rewrite/tp_index.h"
 #include "rules/rules.h"
@@ -197,6 +198,7 @@ class Layers {
   ModuleId column_input(const Conversion& c) const;
 
  private:
+  const ClassTests tests_;
   void choose(ModuleId m);
   void demote(ModuleId m);
   /// Owner and path for `self.path = …` at the end of an __init__; {-1, ""} when there is no such place.

@@ -58,7 +58,7 @@ bool is_plain_dropout(const std::string& type) { return base_name(type) == "Drop
 
 }  // namespace
 
-Layers::Layers(Context& c) : ctx_(c), plans_(c.trace.modules.size()), carriers_(c.trace.modules.size()) {
+Layers::Layers(Context& c) : tests_(class_tests(c.trace)), ctx_(c), plans_(c.trace.modules.size()), carriers_(c.trace.modules.size()) {
   summed_.insert(c.result.grad_summed.begin(), c.result.grad_summed.end());
   for (const auto& m : c.trace.modules) {
     plans_[static_cast<std::size_t>(m.id)].module = m.id;
@@ -150,7 +150,8 @@ void Layers::choose(ModuleId id) {
   for (const auto* r : carried) by_builtin = by_builtin || !made_by_user(id, *r);
   if (!by_builtin) return;
   p.form = LayerPlan::InPlace;
-  if (!m.builtin || m.patched) return;  // our classes know nothing of what the source changed in PyTorch's
+  if (!m.builtin || m.patched) return;                // our classes know nothing of what the source changed in PyTorch's
+  if (tests_.exact.count(base_name(m.type))) return;  // `if type(m) == nn.Linear`: it has to be one
   const auto* rule = ctx_.rules.layer(m.type);
   bool editable = ctx_.editable(made.construct_frame, made.construct_call);
   std::string extra;

@@ -323,6 +323,12 @@ support::Expected<std::unique_ptr<Analysis>> analyse(const ModelRequest& request
                                   "which they are",
                           {},
                           {}});
+  for (const auto& i : a.traced->trace.incomplete)
+    if (i.why.ends_with("hooks are not followed"))
+      return support::failure(
+          "a hook on a layer's forward is registered here: what it does with the values is not followed, so nothing can be "
+          "promised about them. Call what it does in forward instead",
+          i.range, "input");
   for (auto& n : eval::not_followed(*a.traced))
     a.warnings.push_back({support::Severity::Warning, "analysis", n.range, std::move(n.message), {}, {}});
   for (const auto& p : a.traced->trace.patches)
@@ -375,6 +381,15 @@ support::Expected<bool> plan_again(Analysis& a, const ModelRequest& request, con
   so.objective = want.objective;
   if (const auto* d = want.device.empty() ? nullptr : a.rules->device(want.device))
     so.profile = {d->flops, d->link_bandwidth, d->link_latency};
+  for (const auto& e : t.exits)
+    if (e.kind == model::Exit::Gradient && want.grid.tp > 1) {
+      for (const auto& x : t.tensors)
+        if (x.origin == model::Origin::Parameter)
+          so.kept_whole.emplace_back(
+              x.name,
+              "forward differentiates (" + place(sm, e.where) + "): second derivatives do not pass through tensor-parallel regions");
+      break;
+    }
   for (const auto* l : a.rules->layers())
     if (!l->replace_with.empty()) so.copy_arguments.insert(l->name);
   plan::Plan pins;

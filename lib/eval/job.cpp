@@ -103,7 +103,7 @@ Expected<InputSpec> parse_input(std::string_view text) {
       bool free = d.back() == '?';
       if (free) d.pop_back();
       std::int64_t n = 1;
-      if (!(free && d.empty()) && (!integer(d, n) || n < 0)) return bad("'" + d + "' is not a size");
+      if (!(free && d.empty()) && (!integer(d, n) || n < 1)) return bad("'" + d + "' is not a size (1 or more)");
       in.shape.push_back(n);
       in.free.push_back(free);
     }

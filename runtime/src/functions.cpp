@@ -16,8 +16,19 @@ using torch::autograd::variable_list;
 const std::string kForward = "activation_forward";
 const std::string kBackward = "activation_backward";
 
+/// What a collective does is not recorded: a gradient of this gradient would lack a part, silently.
+void once_only() {
+  TORCH_CHECK(
+      !c10::GradMode::is_enabled(),
+      "a gradient that is to be differentiated again (create_graph=True) passes through a tensor-parallel region, which has a first "
+      "derivative only: keep the layers that it passes whole (# shardwright: replicate)");
+}
+
 void keep(AutogradContext* ctx, const Group& group) { ctx->saved_data["group"] = c10::IValue::make_capsule(group); }
-Group kept(AutogradContext* ctx) { return c10::static_intrusive_pointer_cast<c10d::ProcessGroup>(ctx->saved_data["group"].toCapsule()); }
+Group kept(AutogradContext* ctx) {
+  once_only();
+  return c10::static_intrusive_pointer_cast<c10d::ProcessGroup>(ctx->saved_data["group"].toCapsule());
+}
 
 struct CopyTo : Function<CopyTo> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const Group& group, const std::string& tag) {
@@ -38,7 +49,10 @@ struct Received : Function<Received> {
 
 struct ReduceFrom : Function<ReduceFrom> {
   static at::Tensor forward(AutogradContext*, const at::Tensor& x, const Group& group) { return all_reduce(x, group, kForward); }
-  static variable_list backward(AutogradContext*, variable_list grads) { return {grads[0], at::Tensor()}; }
+  static variable_list backward(AutogradContext*, variable_list grads) {
+    once_only();
+    return {grads[0], at::Tensor()};
+  }
 };
 
 struct ScatterTo : Function<ScatterTo> {

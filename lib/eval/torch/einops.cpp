@@ -68,7 +68,15 @@ struct Length {
   in.raise("ValueError", "einops: " + what + " in pattern \"" + pattern + "\"", call);
 }
 
+Value transform_known(Domain& d, CallInfo& info, const std::string& which);
+
 Value transform(Domain& d, CallInfo& info, const std::string& which) {
+  Value r = transform_known(d, info, which);
+  if (r.is_unknown()) d.escape(info);
+  return r;
+}
+
+Value transform_known(Domain& d, CallInfo& info, const std::string& which) {
   Interpreter& in = d.in;
   auto argument = [&](std::size_t i, const char* name) {
     if (i < info.args.size()) return info.args[i];

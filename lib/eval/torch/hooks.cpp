@@ -34,8 +34,12 @@ const std::unordered_map<std::string_view, const char*>& operators() {
 Value Domain::binary(Interpreter&, std::string_view op, const Value& a0, const Value& b0, const program::Expr* site,
                      const program::Expr* a_expr, const program::Expr* b_expr, bool inplace) {
   Value a = a0, b = b0;
-  if (a.is_unknown()) return a;
-  if (b.is_unknown()) return b;
+  if (a.is_unknown() || b.is_unknown()) {  // the other one is used for what is not known
+    CallInfo both;
+    both.args = {a, b};
+    escape(both);
+    return a.is_unknown() ? a : b;
+  }
   auto at = operators().find(op);
   if (at == operators().end()) return Value::not_implemented();
   for (Value* v : {&a, &b}) take_first(*this, *v, site);
@@ -68,6 +72,11 @@ Value Domain::unary(Interpreter&, std::string_view op, const Value& a, const pro
 
 Value Domain::compare(Interpreter&, std::string_view op, const Value& a, const Value& b, const program::Expr* site,
                       const program::Expr* a_expr, const program::Expr* b_expr) {
+  if (a.is_unknown() || b.is_unknown()) {
+    CallInfo both;
+    both.args = {a, b};
+    escape(both);
+  }
   if (!a.is(Kind::Tensor) && !a.is_number())
     return a.is_unknown() ? a : op == "==" ? Value::boolean(false) : op == "!=" ? Value::boolean(true) : Value::not_implemented();
   if (!b.is(Kind::Tensor) && !b.is_number())

@@ -294,7 +294,10 @@ TensorId basic(Domain& d, const Site& site, TensorId t, const std::vector<Item>&
 Value Domain::getitem(Interpreter&, const Value& object, const Value& key, const program::Expr* site_expr, const program::Expr* t_expr,
                       const program::Expr*) {
   TensorId t = id(object);
-  if (key.is_unknown()) return key;
+  if (key.is_unknown()) {
+    in.trace.escaped.insert(t);
+    return key;
+  }
   if (shape(t).empty() && !key.is_none() && !key.is(Kind::Ellipsis) && !key.is(Kind::Tuple) && !key.is(Kind::Tensor))
     in.raise(
         "IndexError",
@@ -302,7 +305,10 @@ Value Domain::getitem(Interpreter&, const Value& object, const Value& key, const
         site_expr);
   Site site = in.site(site_expr);
   Key k = read_key(*this, t, key, site_expr);
-  if (!k.unknown.empty()) return in.unknown(k.unknown, site_expr);
+  if (!k.unknown.empty()) {
+    in.trace.escaped.insert(t);
+    return in.unknown(k.unknown, site_expr);
+  }
   bool advanced = false;
   for (const Item& i : k.items) {
     if (i.kind == Item::Mask) {

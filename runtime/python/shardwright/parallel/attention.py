@@ -10,7 +10,9 @@ from torch.nn import functional as F
 
 from . import _C
 from .layers import RowParallelLinear, init_uniform, make_local_parameter
-from .device_mesh import tp_group, tp_rank, tp_size
+from .device_mesh import built_tp_rank as tp_rank
+from .device_mesh import built_tp_size as tp_size
+from .device_mesh import tp_group
 from .random import get_rng_tracker
 from .shards import ShardSpec
 

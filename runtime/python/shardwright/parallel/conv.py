@@ -11,7 +11,8 @@ from torch import nn
 
 from . import _C
 from .layers import _Result, init_uniform
-from .device_mesh import tp_group, tp_size
+from .device_mesh import built_tp_size as tp_size
+from .device_mesh import tp_group
 from .shards import ShardSpec, mark
 
 

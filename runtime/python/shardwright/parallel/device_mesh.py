@@ -200,8 +200,10 @@ def whole_parameters():
 def making_whole_parameters() -> bool: return _whole > 0
 
 
-def tp_size() -> int: return 1 if _whole else _current.tp
-def tp_rank() -> int: return 0 if _whole else _current.tp_rank
+def tp_size() -> int: return _current.tp
+def tp_rank() -> int: return _current.tp_rank
+def built_tp_size() -> int: return 1 if _whole else _current.tp   # over how many ranks a layer divides what it makes now
+def built_tp_rank() -> int: return 0 if _whole else _current.tp_rank
 def pp_size() -> int: return _current.pp
 def pp_rank() -> int: return _current.pp_rank
 def dp_size() -> int: return _current.dp

@@ -5,7 +5,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from . import _C
-from .device_mesh import tp_group, tp_size
+from .device_mesh import built_tp_size as tp_size
+from .device_mesh import tp_group
 from .layers import ColumnParallelLinear, RowParallelLinear
 from .random import get_rng_tracker
 

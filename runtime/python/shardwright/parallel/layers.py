@@ -11,7 +11,9 @@ import torch
 from torch import nn
 
 from . import _C
-from .device_mesh import tp_group, tp_rank, tp_size
+from .device_mesh import built_tp_rank as tp_rank
+from .device_mesh import built_tp_size as tp_size
+from .device_mesh import tp_group
 from .random import get_rng_tracker
 from .shards import ShardSpec, mark
 

@@ -5,7 +5,8 @@ import torch
 from torch import nn
 
 from . import _C
-from .device_mesh import tp_group, tp_size
+from .device_mesh import built_tp_size as tp_size
+from .device_mesh import tp_group
 from .layers import make_local_parameter
 from .shards import ShardSpec
 

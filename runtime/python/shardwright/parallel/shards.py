@@ -12,7 +12,8 @@ import functools
 import torch
 from torch import nn
 
-from .device_mesh import tp_rank, tp_size
+from .device_mesh import built_tp_rank as tp_rank
+from .device_mesh import built_tp_size as tp_size
 
 
 @dataclasses.dataclass(frozen=True)
@@ -208,7 +209,7 @@ def sum_gradients_over_tp(target):
     Takes a parameter or a module (all its parameters that are not sharded); returns it."""
     parameters = target.parameters() if isinstance(target, nn.Module) else [target]
     for p in parameters:
-        if not getattr(p, "tensor_model_parallel", False):
+        if not getattr(p, "tensor_model_parallel", False) and getattr(p, "shard", None) is None:
             p.sum_gradient_over_tp = True
     return target
 

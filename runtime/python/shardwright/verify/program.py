@@ -87,13 +87,13 @@ class Original:
         random = Randomness(self.model, self.job.seed, not self.options.with_dropout)
         random.begin(0)
         try:
-            with watch, random.active(), torch.no_grad():
+            with watch, random.active():   # with gradients: a forward may differentiate
                 self.job.call(self.model, inputs)
         except RuntimeError as error:
             if not watch.casts or self.options.dtype != "f64":
                 raise
             self.promote = True
-            with Promote(), torch.no_grad(), random.active():
+            with Promote(), random.active():
                 random.begin(0)
                 try:
                     self.job.call(self.model, inputs)

@@ -182,6 +182,26 @@ bool Resolver::header_target(std::size_t l, const std::string& name) const {
   return false;
 }
 
+/// `w = self.window[:n]` behind `self.window = self.window.to(x)`: here the attribute is as the constructor left it.
+bool Resolver::reads_what_forward_set(std::size_t l, const Stmt* unit, Clock before) const {
+  const auto& t = c_.trace;
+  const auto [a, b] = c_.facts.attr_writes_between(t.forward_begin, before);
+  for (std::size_t i = a; i < b; ++i) {
+    const auto& w = t.attr_writes[i];
+    if (w.owner < 0 || w.owner != t.frame(frame(l)).self || w.value.kind == Binding::None) continue;
+    if (w.frame >= 0 && t.frame(w.frame).builtin) continue;
+    bool found = false;
+    program::for_each_expr(unit, [&](const Expr* top) {
+      program::walk(top, [&](const Expr* e) {
+        found = found || (e->kind == ExprKind::Attribute && e->text == w.name);
+        return !found;
+      });
+    });
+    if (found) return true;
+  }
+  return false;
+}
+
 bool Resolver::by_statement(std::size_t l, int w, bool more_inputs, bool flows_allowed) {
   const model::VarWrite& vw = write(w);
   if (vw.step < 0) return false;
@@ -218,6 +238,7 @@ bool Resolver::by_statement(std::size_t l, int w, bool more_inputs, bool flows_a
   if (unit_step < 0) return false;
   const auto& us = c_.trace.step(unit_step);
   if (!flows_allowed && !c_.facts.repeatable(us.begin, us.end)) return false;
+  if (reads_what_forward_set(l, unit, us.begin)) return false;
   // Everything it reads, as it was then.
   std::vector<Read> need;
   if (unit == step.stmt && unit->body.empty()) {

@@ -114,6 +114,7 @@ class Resolver {
   bool header_target(std::size_t l, const std::string& name) const;
 
   /// Keeps the statement that made version `w`, with what it needs.
+  bool reads_what_forward_set(std::size_t l, const Stmt* unit, Clock before) const;
   bool by_statement(std::size_t l, int w, bool more_inputs, bool flows_allowed);
 
   /// Keeps the statement that made version `w` in front of the unpacking, where the inputs' names still hold the inputs.

@@ -295,7 +295,10 @@ class Net(nn.Module):
             for tp, pp in [(2, 1), (1, 2), (2, 2)]:
                 with self.subTest(job=job.name, tp=tp, pp=pp):
                     out = self.dir / f"{job.stem}_{tp}_{pp}"
-                    self.good("convert", job, "--tp", tp, "--pp", pp, "-o", out)
+                    done = self.run_it("convert", job, "--tp", tp, "--pp", pp, "-o", out)
+                    if pp == 1 and "nothing in this model can be split" in done.stderr:
+                        continue
+                    self.assertEqual(done.returncode, 0, done.stderr)
                     kept = set()
                     for path in out.rglob("*_parallel/**/*.py"):
                         kept |= comments(path)

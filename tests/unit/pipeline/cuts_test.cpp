@@ -237,5 +237,5 @@ TEST_CASE("generation may refuse cuts") {
   o.stages = 3;
   const Partition none = partition(b.t, o);
   CHECK(none.error.find("at most 2 stages are possible") != std::string::npos);
-  CHECK(none.error.find("3 without that condition") != std::string::npos);
+  CHECK(none.error.find("3 places where at most 3 tensors cross") != std::string::npos);
 }

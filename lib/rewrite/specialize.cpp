@@ -105,6 +105,7 @@ class Specializer {
       if (std::all_of(r.by_stage.begin(), r.by_stage.end(), [&](int v) { return v == r.variant; })) r.by_stage.clear();
     if (!out_.refusals.empty()) return std::move(out_);
     name();
+    exact_classes();
     if (renamed().empty()) emit(roots, build);
     return std::move(out_);
   }

@@ -283,6 +283,19 @@ class Net(nn.Module):
                 self.assertEqual([c for c in sorted(original) if c not in text], [])
                 self.assertEqual(text.count("# below loop"), pp)
 
+    def test_a_class_that_types_are_compared_with_keeps_its_name(self):
+        (self.dir / "exact.py").write_text(
+            "import torch\nfrom torch import nn\n\n\nclass Lin(nn.Module):\n    def __init__(self, i, o):\n        super().__init__()\n"
+            "        self.weight = nn.Parameter(torch.randn(i, o))\n\n    def forward(self, x):\n        return x @ self.weight\n\n\n"
+            "def start(m):\n    if type(m) is Lin:\n        nn.init.normal_(m.weight, std=0.02)\n\n\n"
+            "class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.a, self.b = Lin(16, 64), Lin(64, 16)\n"
+            "        self.c, self.d = nn.Linear(16, 64), nn.Linear(64, 16)\n        self.apply(start)\n\n"
+            "    def forward(self, x):\n        return self.d(self.c(self.b(self.a(x).relu())).relu())\n")
+        out = self.dir / "exact"
+        done = self.good("convert", "exact.py:Net", "--input", "x=f32[2,16]", "--tp", 2, "-o", out)
+        self.assertRegex(done.stderr, "a.weight.*the program compares types with the class Lin")
+        self.assertNotRegex("".join(p.read_text() for p in out.rglob("*.py")), r"class Lin\w+")
+
     def test_comments_survive(self):
         def comments(path):
             with open(path, "rb") as f:

@@ -168,6 +168,7 @@ std::string unanswered(const model::Trace& t, const rewrite::StageSlicer& slicer
 
 constexpr double kPoorBalance = 1.5;  ///< slowest stage over the mean from which wider cuts are looked at
 constexpr double kWorthWhile = 0.8;   ///< of that, what wider cuts must come to
+constexpr int kWidest = 16;           ///< tensors that may cross where nothing else will do, and where a plan says so
 
 /// Chooses cuts that the slicer can write, alone and together. Returns why there are none.
 std::string cuts_of_width(const model::Trace& t, pipeline::Options po, rewrite::StageSlicer& slicer, const rules::Target* target,
@@ -199,8 +200,10 @@ std::string choose_cuts(const model::Trace& t, pipeline::Options po, rewrite::St
                         const CutLimits& limits, pipeline::Partition& out, std::vector<std::pair<std::string, int>>& refused) {
   std::string why = cuts_of_width(t, po, slicer, target, limits, out, refused);
   const auto poor = [&] { return !out.error.empty() || !why.empty() || out.slowest_over_mean > kPoorBalance; };
-  for (const int wider : {6, 16}) {
+  bool again = false;
+  for (const int wider : {6, kWidest}) {
     if (!poor()) break;
+    again = true;
     po.max_tensors = wider;
     pipeline::Partition other;
     std::vector<std::pair<std::string, int>> other_refused;
@@ -209,10 +212,7 @@ std::string choose_cuts(const model::Trace& t, pipeline::Options po, rewrite::St
     if (!worked || (works && other.slowest_over_mean < kWorthWhile * out.slowest_over_mean))
       out = std::move(other), why = std::move(other_why), refused = std::move(other_refused);
   }
-  if (out.error.empty() && why.empty()) {
-    std::string set = slicer.set_partition(out);  // the slicer holds the last one that was tried
-    if (!set.empty()) why = set;
-  }
+  if (again && out.error.empty() && why.empty()) why = slicer.set_partition(out);  // the slicer holds the last one that was tried
   return why;
 }
 
@@ -440,7 +440,7 @@ support::Expected<bool> plan_again(Analysis& a, const ModelRequest& request, con
         a.slicer->build_whole(built_whole);
         for (auto s : a.sharding.states) po.varying.push_back(s == sharding::State::V || s == sharding::State::P);
         if (have_pins) {
-          po.max_tensors = 16;
+          po.max_tensors = kWidest;
           auto cuts = plan::cuts_of(pins, t, po);
           if (!cuts) return unfit(cuts.error());
           a.partition = pipeline::partition_at(t, po, *cuts);

@@ -273,17 +273,16 @@ Value layer_norm(Call& c) {
   return c.d.wrap(b.done({{source.shape, source.dtype, source.literal_one}})[0]);
 }
 
-/// Statistics over all but the batch.
-Value group_norm_whole(Call& c) {
+/// Statistics over the dimensions from `first` on; what each of `parameters` holds goes by channel.
+Value norm_from(Call& c, std::size_t first, std::initializer_list<const char*> parameters) {
   TensorId t = c.tensor("input");
   const model::Tensor source = c.d.tensor(t);
   Build b = c.build(Prim::Labelled);
   std::vector<int> labels = b.fresh(t);
-  for (std::size_t i = 1; i < labels.size(); ++i) block(b, labels[i], "norm");
+  for (std::size_t i = first; i < labels.size(); ++i) block(b, labels[i], "norm");
   b.operand(t, "input", c.expr("input"));
   b.op.in.push_back(labels);
-  affine(c, b, "weight", {labels[1]});
-  affine(c, b, "bias", {labels[1]});
+  for (const char* p : parameters) affine(c, b, p, {labels.size() > 1 ? labels[1] : -1});
   b.op.out = {labels};
   b.op.flops = 8 * count_of(source.shape);
   return c.d.wrap(b.done({{source.shape, source.dtype, source.literal_one}})[0]);
@@ -295,7 +294,7 @@ Value group_norm(Call& c) {
   const model::Tensor source = c.d.tensor(t);
   const std::int64_t groups = c.integer("num_groups", 1);
   if (source.shape.size() < 2 || groups < 1 || source.shape[1] % groups != 0) {
-    if (c.d.observer && source.shape.size() >= 2) return group_norm_whole(c);  // sizes that lint has made up
+    if (c.d.observer && source.shape.size() >= 2) return norm_from(c, 1, {"weight", "bias"});  // sizes that lint has made up
     c.in.raise("RuntimeError",
                "Expected number of channels in input to be divisible by num_groups, but got input of shape " +
                    model::shape_text(source.shape) + " and num_groups=" + std::to_string(groups),
@@ -343,19 +342,7 @@ Value batch_norm(Call& c) {
   return c.d.wrap(b.done({{source.shape, source.dtype, source.literal_one}})[0]);
 }
 
-Value instance_norm(Call& c) {
-  TensorId t = c.tensor("input");
-  const model::Tensor source = c.d.tensor(t);
-  Build b = c.build(Prim::Labelled);
-  std::vector<int> labels = b.fresh(t);
-  for (std::size_t i = 2; i < labels.size(); ++i) block(b, labels[i], "norm");
-  b.operand(t, "input", c.expr("input"));
-  b.op.in.push_back(labels);
-  for (const char* p : {"running_mean", "running_var", "weight", "bias"}) affine(c, b, p, {labels.size() > 1 ? labels[1] : -1});
-  b.op.out = {labels};
-  b.op.flops = 8 * count_of(source.shape);
-  return c.d.wrap(b.done({{source.shape, source.dtype, source.literal_one}})[0]);
-}
+Value instance_norm(Call& c) { return norm_from(c, 2, {"running_mean", "running_var", "weight", "bias"}); }
 
 Value channels_whole(Call& c) {
   TensorId t = c.tensor("input");

@@ -233,8 +233,7 @@ def stands_for(original):
 
 def drop_unused(module, keep_prefixes):
     """Replaces submodules outside of `keep_prefixes` (names of modules or parameters; `"name."` is a module without what it
-    holds) by Absent and deletes parameters and
-    buffers outside of them; of lists and dicts of modules the elements. Returns the module."""
+    holds) by Absent and deletes parameters and buffers outside of them; of lists and dicts of modules the elements. Returns the module."""
     keep = list(keep_prefixes)
 
     def inside(name):

@@ -169,7 +169,7 @@ class Job:
     def namespace(self):
         if self._namespace is None:
             model = self.data["model"]
-            with patches.of(model) if self.guest else contextlib.nullcontext(), patches.noted(model):
+            with self._changes_of_torch(), patches.noted(model):
                 self.module, self.class_name = self._entry()
             ns = dict(vars(self.module))
             ns.update(torch=torch, nn=torch.nn, F=torch.nn.functional, np=importlib.import_module("numpy"), math=importlib.import_module("math"))
@@ -186,9 +186,13 @@ class Job:
     def entry_class(self):
         return self.namespace()[self.class_name]
 
+    def _changes_of_torch(self):
+        """Around code of the original's: in a guest's process what it changed in PyTorch is taken off again behind it."""
+        return patches.of(self.data["model"]) if self.guest else contextlib.nullcontext()
+
     def _evaluate(self):
         ns = self.namespace()
-        with patches.of(self.data["model"]) if self.guest else contextlib.nullcontext():
+        with self._changes_of_torch():
             if self.data.get("build"):
                 return eval(self.data["build"], ns)
             args = self.data.get("args") or {}

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "emit/copies.h"
 #include "program/visit.h"
 #include "python/identifiers.h"
 #include "rules/target.h"
@@ -11,119 +12,6 @@ namespace {
 
 using program::Stmt;
 using program::StmtKind;
-
-const std::set<std::string>& python_builtins() {
-  static const std::set<std::string> names{"ArithmeticError",
-                                           "AssertionError",
-                                           "AttributeError",
-                                           "BaseException",
-                                           "DeprecationWarning",
-                                           "Ellipsis",
-                                           "Exception",
-                                           "False",
-                                           "FileNotFoundError",
-                                           "FutureWarning",
-                                           "ImportError",
-                                           "IndexError",
-                                           "KeyError",
-                                           "KeyboardInterrupt",
-                                           "LookupError",
-                                           "ModuleNotFoundError",
-                                           "NameError",
-                                           "None",
-                                           "NotImplemented",
-                                           "NotImplementedError",
-                                           "OSError",
-                                           "OverflowError",
-                                           "RuntimeError",
-                                           "RuntimeWarning",
-                                           "StopIteration",
-                                           "SyntaxError",
-                                           "SystemExit",
-                                           "True",
-                                           "TypeError",
-                                           "UserWarning",
-                                           "ValueError",
-                                           "Warning",
-                                           "ZeroDivisionError",
-                                           "__build_class__",
-                                           "__debug__",
-                                           "__doc__",
-                                           "__file__",
-                                           "__import__",
-                                           "__name__",
-                                           "__class__",
-                                           "abs",
-                                           "all",
-                                           "any",
-                                           "bin",
-                                           "bool",
-                                           "breakpoint",
-                                           "bytearray",
-                                           "bytes",
-                                           "callable",
-                                           "chr",
-                                           "classmethod",
-                                           "compile",
-                                           "complex",
-                                           "delattr",
-                                           "dict",
-                                           "dir",
-                                           "divmod",
-                                           "enumerate",
-                                           "eval",
-                                           "exec",
-                                           "filter",
-                                           "float",
-                                           "format",
-                                           "frozenset",
-                                           "getattr",
-                                           "globals",
-                                           "hasattr",
-                                           "hash",
-                                           "hex",
-                                           "id",
-                                           "input",
-                                           "int",
-                                           "isinstance",
-                                           "issubclass",
-                                           "iter",
-                                           "len",
-                                           "list",
-                                           "locals",
-                                           "map",
-                                           "max",
-                                           "memoryview",
-                                           "min",
-                                           "next",
-                                           "object",
-                                           "oct",
-                                           "open",
-                                           "ord",
-                                           "pow",
-                                           "print",
-                                           "property",
-                                           "range",
-                                           "repr",
-                                           "reversed",
-                                           "round",
-                                           "set",
-                                           "setattr",
-                                           "slice",
-                                           "sorted",
-                                           "staticmethod",
-                                           "str",
-                                           "sum",
-                                           "super",
-                                           "tuple",
-                                           "type",
-                                           "vars",
-                                           "zip"};
-  return names;
-}
-
-/// Names a top-level statement binds, nested blocks included.
-void bound_names(const Stmt* s, program::NameSet& out) { program::names_written(s, out); }
 
 /// "import a.b as c" is "from a import b as c".
 std::string as_from_import(const std::string& line) {
@@ -135,8 +23,6 @@ std::string as_from_import(const std::string& line) {
   const std::string last = module.substr(dot + 1);
   return "from " + module.substr(0, dot) + " import " + last + (last == name ? "" : " as " + name);
 }
-
-bool is_definition(const Stmt* s) { return s->kind == StmtKind::FunctionDef || s->kind == StmtKind::ClassDef; }
 
 }  // namespace
 
@@ -238,7 +124,7 @@ const std::vector<const Stmt*>& Assembler::binders(const program::Module& m, con
     it = index_.emplace(&m, std::map<std::string, std::vector<const Stmt*>>{}).first;
     for (const auto* s : m.body) {
       program::NameSet names;
-      bound_names(s, names);
+      program::names_written(s, names);
       for (const auto& n : names.names()) it->second[n].push_back(s);
     }
   }
@@ -313,7 +199,7 @@ std::string Assembler::bind_from(Unit& u, const std::string& wanted, const std::
 namespace {
 bool binds(const std::vector<Stmt*>& block, const std::string& name) {
   program::NameSet names;
-  for (const Stmt* s : block) bound_names(s, names);
+  for (const Stmt* s : block) program::names_written(s, names);
   return names.contains(name);
 }
 }  // namespace
@@ -396,132 +282,6 @@ std::pair<const program::Module*, std::string> Assembler::resolve(const program:
     m = next;
   }
   return {nullptr, n};
-}
-
-void Assembler::need_read(Unit& u, const Stmt& s, const program::Module& m, const std::string& but) {
-  program::NameSet reads;
-  program::names_read(&s, reads);
-  for (const auto& n : reads.names())
-    if (n != but && !(python_builtins().count(n) && binders(m, n).empty())) need(u, n, m);
-}
-
-void Assembler::copy_definition(const program::Module& m, const std::string& name) {
-  if (!copied_.emplace(&m, name).second) return;
-  // A generated definition that kept the name stands for it.
-  for (std::size_t i = 0; i < spec_.definitions.size(); ++i)
-    if (spec_.definitions[i].origin == &m && spec_.definitions[i].name == name && path_of_[i] == file_of(m)) return;
-  Unit& u = unit(file_of(m), &m);
-  for (const Stmt* s : binders(m, name)) {
-    std::uint32_t begin = s->range.begin;
-    if (s->kind == StmtKind::FunctionDef) begin = s->function->range.begin;
-    if (s->kind == StmtKind::ClassDef) begin = s->class_def->range.begin;
-    program::NameSet bound;
-    bound_names(s, bound);
-    std::string text(sources_.text({s->range.file, begin, s->range.end}));
-    u.pieces[name + (is_definition(s) ? "" : "@" + std::to_string(begin))] = {begin, text, -1, {}, comments_of(m, *s, sources_)};
-    u.pieces[name];  // so that need() knows it is here
-    for (const auto& n : bound.names()) copied_.emplace(&m, n), u.pieces.try_emplace(n);
-    need_read(u, *s, m, name);
-  }
-  copy_patches(u, m, name, name, -1);
-  copy_settings(u, m);
-  copy_registered(m, name);
-}
-
-/// A variable may be a registry: definitions enter it by a decorator that is, or reads, the variable.
-void Assembler::copy_registered(const program::Module& m, const std::string& name) {
-  const auto bound = binders(m, name);
-  if (std::any_of(bound.begin(), bound.end(), is_definition)) return;
-  for (const Stmt* s : m.body) {
-    if (!is_definition(s)) continue;
-    for (const program::Expr* d : s->kind == StmtKind::ClassDef ? s->class_def->decorators : s->function->decorators) {
-      while (d->kind == program::ExprKind::Call || d->kind == program::ExprKind::Attribute) d = d->kids[0];
-      if (d->kind != program::ExprKind::Name) continue;
-      bool enters = d->text == name;
-      for (const Stmt* by : binders(m, d->text)) {
-        program::NameSet reads;
-        if (by->kind == StmtKind::FunctionDef) program::names_read(by, reads);
-        enters = enters || reads.contains(name);
-      }
-      if (enters) copy_definition(m, s->kind == StmtKind::ClassDef ? s->class_def->name : s->function->name);
-    }
-  }
-}
-
-/// Classes that are found by a value (`REGISTRY[kind](…)`) are named by nothing that is copied: they come with it, and stages import the
-/// file that enters them.
-void Assembler::copy_by_value() {
-  if (in_place()) return;
-  std::vector<std::string> stages;
-  for (const auto& [path, u] : units_)
-    if (std::any_of(spec_.definitions.begin(), spec_.definitions.end(),
-                    [&](const auto& d) { return d.stage >= 0 && path == "stage" + std::to_string(d.stage) + ".py"; }))
-      stages.push_back(path);
-  for (const auto& c : spec_.by_value) {
-    if (!options_.copied(*c.module)) continue;
-    const std::string path = file_of(*c.module);
-    if (unit(path, c.module).pieces[c.name].text.empty()) copy_definition(*c.module, c.name);
-    std::vector<std::string> reached = stages;
-    for (std::size_t i = 0; i < reached.size(); ++i)
-      for (const auto& [other, names] : units_[reached[i]].relative)
-        if (std::find(reached.begin(), reached.end(), other) == reached.end()) reached.push_back(other);
-    if (!c.in_globals && std::find(reached.begin(), reached.end(), path) != reached.end()) continue;
-    for (const auto& stage : stages) bind_from(units_[stage], c.name, path, c.name);
-  }
-}
-
-void Assembler::copy_patches(Unit& u, const program::Module& m, const std::string& original, const std::string& name, int stage) {
-  for (const Stmt* s : m.body) {
-    if (s->kind != StmtKind::Assign || s->targets.size() != 1 || s->targets[0]->kind != program::ExprKind::Attribute) continue;
-    const program::Expr* base = s->targets[0]->kids[0];
-    if (base->kind != program::ExprKind::Name || base->text != original) continue;
-    const std::string rest(sources_.text({s->range.file, base->range.end, s->range.end}));
-    u.pieces[name + "@" + std::to_string(s->range.begin)] = {s->range.begin, name + rest, stage, {}, comments_of(m, *s, sources_)};
-    need_read(u, *s, m, original);
-  }
-}
-
-void Assembler::copy_settings(Unit& u, const program::Module& m) {
-  static const std::set<std::string> settings{"set_default_dtype", "set_default_tensor_type", "set_float32_matmul_precision"};
-  for (const Stmt* s : m.body) {
-    if (s->kind != StmtKind::Expression || !s->value || s->value->kind != program::ExprKind::Call) continue;
-    const program::Expr* f = s->value->kids[0];
-    if ((f->kind != program::ExprKind::Attribute && f->kind != program::ExprKind::Name) || !settings.count(f->text)) continue;
-    const std::string key = "@" + std::to_string(s->range.begin);
-    if (u.pieces.count(key)) continue;
-    u.pieces[key] = {s->range.begin, std::string(sources_.text(s->range)), -1, {}, comments_of(m, *s, sources_)};
-    need_read(u, *s, m, "");
-  }
-}
-
-void Assembler::copy_changes_of_torch() {
-  if (units_.empty() || in_place() || !options_.patches) return;
-  for (const model::Patch& p : *options_.patches) {
-    const program::Module* m = p.inside ? nullptr : loader_.load(p.module);
-    if (!m) continue;
-    if (!options_.copied(*m)) {  // imported for this, perhaps, and for nothing else
-      units_.begin()->second.absolute.insert("import " + p.module);
-      continue;
-    }
-    // Where the names that it reads are copied to: what is kept of the old attribute there is read before.
-    program::NameSet reads;
-    program::names_read(p.stmt, reads);
-    std::string by;
-    for (const auto& n : reads.names())
-      if (const auto& list = binders(*m, n);
-          !list.empty() && list.back()->kind != StmtKind::Import && list.back()->kind != StmtKind::ImportFrom)
-        by = n;
-    auto in = units_.find(file_of(*m));
-    if (in == units_.end() && by.empty())
-      in = std::find_if(units_.begin(), units_.end(), [&](const auto& u) { return u.second.origin == m; });
-    Unit& first = units_.begin()->second;
-    Unit& u = in != units_.end() ? in->second : by.empty() ? first : unit(file_of(*m), m);
-    const std::string key = "@" + p.module + std::to_string(p.stmt->range.begin);
-    u.pieces[key] = {
-        u.origin == m ? p.stmt->range.begin : 0, std::string(sources_.text(p.stmt->range)), -1, {}, comments_of(*m, *p.stmt, sources_)};
-    need_read(u, *p.stmt, *m, "");
-    if (&u != &first && !by.empty()) need(first, by, *m);  // so that it is imported
-  }
 }
 
 void Assembler::place(int index) {

@@ -152,7 +152,7 @@ support::Expected<std::vector<File>> package_files(const PackageInput& in) {
   if (factory) {
     // The factory itself runs, and what it builds is the stage.
     direct = false;
-    expression = in.job.build;
+    expression = in.specialized.factory.text.empty() ? in.job.build : in.specialized.factory.text;
     for (const auto* s : in.loader.parse("generated.build", "<build>", expression)->body) program::names_read(s, reads);
   } else if (call != nullptr) {
     const std::string callee(in.sources.text(call->kids[0]->range));
@@ -171,8 +171,8 @@ support::Expected<std::vector<File>> package_files(const PackageInput& in) {
     for (const auto* s : m->body) program::names_read(s, reads);
   }
   std::set<std::string> free(reads.names().begin(), reads.names().end());
-  if (!factory)
-    for (const auto& [name, ref] : in.specialized.build.refs) free.insert(name);
+  const auto& refs = factory ? in.specialized.factory.refs : in.specialized.build.refs;
+  for (const auto& [name, ref] : refs) free.insert(name);
   std::map<std::string, std::string> job_imports(in.job.imports.begin(), in.job.imports.end());
   if (!in.job.setup.empty()) {
     const program::Module* m = in.loader.parse("generated.setup", "<setup>", in.job.setup);
@@ -181,7 +181,6 @@ support::Expected<std::vector<File>> package_files(const PackageInput& in) {
     for (const auto& n : setup_reads.names()) free.insert(n);
     for (const auto& n : setup_writes.names()) free.erase(n);
   }
-  const std::map<std::string, int> refs = factory ? std::map<std::string, int>{} : in.specialized.build.refs;
   for (auto& line : assembler.imports_for(free, refs, *entry, job_imports)) imports.push_back(line);
   if (factory)
     for (auto& line : assembler.imports_for({root(in).class_def->name}, {}, *root(in).class_def->module, {})) imports.push_back(line);

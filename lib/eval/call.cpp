@@ -136,7 +136,11 @@ Value In::Impl::call_function(FunctionObj* f, CallInfo& info) {
   fr.call = info.call;
   fr.builtin = f->module->builtin;
   fr.name = f->qualname;
-  if (!info.args.empty() && info.args[0].is(Kind::Instance) && f->def->owner) fr.self = info.args[0].as<InstanceObj>()->module_id;
+  int object = -1;
+  if (!info.args.empty() && info.args[0].is(Kind::Instance) && f->def->owner) {
+    fr.self = info.args[0].as<InstanceObj>()->module_id;
+    object = info.args[0].as<InstanceObj>()->object_id;
+  }
   fr.id = static_cast<model::FrameId>(in.trace.frames.size());
   {
     model::Frame t;
@@ -144,6 +148,7 @@ Value In::Impl::call_function(FunctionObj* f, CallInfo& info) {
     t.parent = caller ? caller->id : -1;
     t.function = f->def;
     t.self = fr.self;
+    t.object = object;
     t.call = info.call;
     t.step = caller ? caller->step : -1;
     if (caller) t.iters = caller->iters;
@@ -286,6 +291,7 @@ Value In::Impl::construct(ClassObj* c, CallInfo& info) {
       }
     if (!self.set()) self = in.make<InstanceObj>(c);
   }
+  if (self.is(Kind::Instance) && c->def && !c->builtin) note_object(*self.as<InstanceObj>(), info);
   if (init.set() && !(init.is(Kind::Native) && init.as<NativeObj>()->name == "object.__init__")) {
     CallInfo second = info;
     second.args.insert(second.args.begin(), self);
@@ -296,6 +302,22 @@ Value In::Impl::construct(ClassObj* c, CallInfo& info) {
     in.call(f, second);
   }
   return self;
+}
+
+/// A new object of a class that is no module's.
+void In::Impl::note_object(InstanceObj& o, const CallInfo& info) {
+  if (o.module_id >= 0 || o.object_id >= 0) return;
+  model::PlainObject p;
+  for (const ClassObj* k : o.cls->mro)
+    if (k->def && !k->builtin) p.mro.push_back(k->def);
+  p.construct_call = info.call;
+  p.construct_partial = info.via_partial;
+  if (const ActiveFrame* f = frame()) {
+    p.construct_frame = f->id;
+    p.construct_iters = f->iters;
+  }
+  o.object_id = static_cast<int>(in.trace.objects.size());
+  in.trace.objects.push_back(std::move(p));
 }
 
 /// A number that came out of a function written in C++ comes from the sizes among its arguments, unless the function says how.

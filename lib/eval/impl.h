@@ -137,6 +137,7 @@ struct Interpreter::Impl {
   /// A number that came from these in a way that cannot be computed again.
   const model::Sym* made_of(const std::vector<Value>& from, double value);
   static Value with_sym(const Value& number, const model::Sym* s);
+  void note_object(InstanceObj& o, const CallInfo& info);
   Value from_sizes(Value result, const CallInfo& info);
   void bind_function(FunctionObj* f, const CallInfo& info, NameMap& vars, std::vector<const Expr*>* exprs);
   Value construct(ClassObj* c, CallInfo& info);

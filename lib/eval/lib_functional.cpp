@@ -53,6 +53,7 @@ Value copy_of(In& in, const Value& v) {
       auto* o = in.make<InstanceObj>(v.obj()->cls);
       o->base = v.as<InstanceObj>()->base;
       o->native = v.as<InstanceObj>()->native;
+      o->object_id = v.as<InstanceObj>()->object_id;
       return attrs(o);
     }
     default: return v;
@@ -133,6 +134,7 @@ Value In::deepcopy(const Value& v, DictObj* memo) {
       auto* o = make<InstanceObj>(v.obj()->cls);
       o->base = v.as<InstanceObj>()->base;
       o->native = v.as<InstanceObj>()->native;
+      o->object_id = v.as<InstanceObj>()->object_id;
       attrs(o);
       return o;
     }

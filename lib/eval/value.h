@@ -290,6 +290,7 @@ struct ClassObj : Obj {
 
 struct InstanceObj : Obj {
   model::ModuleId module_id = -1;  ///< an nn.Module: its id in the trace
+  int object_id = -1;              ///< of another class of the user's: its place in Trace::objects
   Value base;                      ///< value of a subclass of int/float (IntEnum)
   std::shared_ptr<void> native;    ///< whatever a native class wants to keep
   explicit InstanceObj(ClassObj* c) : Obj(Kind::Instance, c) {}

@@ -163,6 +163,7 @@ struct Frame {
   FrameId parent = -1;
   const program::Function* function = nullptr;
   ModuleId self = -1;                   ///< the module when it is a method (forward, __init__, helper) of one
+  int object = -1;                      ///< or the object of `Trace::objects`, of a class that is no module's
   const program::Expr* call = nullptr;  ///< the Call expression in the parent's code; nullptr for the root
   StepId step = -1;                     ///< the parent's step
   IterPath iters;                       ///< loops of the parent's function around the call (comprehensions included)
@@ -272,6 +273,15 @@ struct Module {
   bool training = false;
 };
 
+/// An object of a user's class that is no module: a processor that attention calls, a configuration with methods. Copies count as it.
+struct PlainObject {
+  std::vector<const program::ClassDef*> mro;      ///< user classes of its MRO, its own first
+  const program::Expr* construct_call = nullptr;  ///< nullptr: made out of sight of the source
+  FrameId construct_frame = -1;                   ///< −1: at the top level of a module, or where the model is built
+  IterPath construct_iters;
+  bool construct_partial = false;
+};
+
 /// A condition that was decided by sizes of tensors (so a plan for other sizes must ask again).
 struct Guard {
   Range range;
@@ -323,6 +333,7 @@ struct Trace {
   std::vector<Frame> frames;
   std::vector<Step> steps;
   std::vector<Module> modules;  ///< [0] is the root
+  std::vector<PlainObject> objects;
   std::vector<VarWrite> var_writes;
   std::vector<ContentWrite> content_writes;
   std::vector<AttrWrite> attr_writes;

@@ -6,6 +6,7 @@
 //   - the verdicts of its frames (an inherited method's lie in the text of the base class),
 //   - which variant each constructor call and each free-function call in it must reach,
 //   - whether a pipeline stage holds the module in part.
+// An object of a class that is no module's is a unit as a module is.
 // Units are visited children first, equal ones share a variant, and only then are names given: a class all of whose live
 // instances share one variant keeps its name.
 #include "rewrite/specialize.h"
@@ -63,8 +64,9 @@ class Containers {
 struct Owner {
   ModuleId module = -1;  // instance whose class holds the code
   FrameId frame = -1;    // or the frame of the free function that holds it
+  int object = -1;       // or an object that is no module
 };
-using Key = std::pair<int, int>;  // (0, module) | (1, frame) | (2, 0): the build expression
+using Key = std::pair<int, int>;  // (0, module) | (1, frame) | (2, 0): the build expression | (3, object)
 
 using Edit = EditKey;
 Edit edit_of(const Verdict& v) { return {static_cast<int>(v.kind), v.text, v.prefix, v.suffix}; }
@@ -122,8 +124,15 @@ class Specializer {
       Owner o = owner_[static_cast<std::size_t>(f.id)] = find_owner(f);
       if (o.module >= 0) frames_of_[static_cast<std::size_t>(o.module)].push_back(f.id);
       if (o.frame >= 0) frames_under_[o.frame].push_back(f.id);
+      if (o.object >= 0) frames_of_object_[o.object].push_back(f.id);
       if (o.frame == f.id) called_in_[key_of(user_parent(f.id))].push_back(f.id);
       if (o.frame == f.id && f.call) reached_[f.call->range].insert(container(f.function));
+    }
+    for (std::size_t i = 0; i < trace_.objects.size(); ++i) {
+      const model::PlainObject& o = trace_.objects[i];
+      if (!o.construct_call || o.mro.empty()) continue;
+      objects_in_[key_of(o.construct_frame)].push_back(static_cast<int>(i));
+      reached_[o.construct_call->range].insert(containers_.find(o.mro.front()->module, o.mro.front()->range));
     }
     for (const auto& m : trace_.modules) {
       if (m.cloned_from >= 0) clones_of_[source_of(m.id)].push_back(m.id);
@@ -147,6 +156,7 @@ class Specializer {
     const Owner& o = owner_[static_cast<std::size_t>(f)];
     if (o.module >= 0) return {0, o.module};
     if (o.frame >= 0) return {1, o.frame};
+    if (o.object >= 0) return {3, o.object};
     return {2, 0};
   }
   FrameId user_parent(FrameId f) const {
@@ -172,6 +182,9 @@ class Specializer {
         if (g.self >= 0) {
           const auto& mro = trace_.module(g.self).mro;
           if (std::find(mro.begin(), mro.end(), c->class_def) != mro.end()) return {g.self, -1};
+        } else if (g.object >= 0) {
+          const auto& mro = trace_.objects[static_cast<std::size_t>(g.object)].mro;
+          if (std::find(mro.begin(), mro.end(), c->class_def) != mro.end()) return {-1, -1, g.object};
         }
       } else if (g.function == c->function) {
         return {-1, p};
@@ -291,7 +304,7 @@ class Specializer {
   }
 
   int free_function(FrameId f, int k, bool stage_specific) {
-    auto memo = std::make_pair(f, stage_specific ? k : -1);
+    auto memo = std::make_pair(f, stages_ ? k : -1);  // it may make what the stage holds in part
     if (auto it = frame_memo_.find(memo); it != frame_memo_.end()) return it->second;
     frame_memo_[memo] = -1;
     Variant v;
@@ -305,6 +318,28 @@ class Specializer {
     for (const auto& r : v.redirects)
       if (r.variant >= 0 && variants_[static_cast<std::size_t>(r.variant)].stage >= 0) v.stage = k;
     return frame_memo_[memo] = intern(std::move(v));
+  }
+
+  // Variant of an object that is no module; -1: the original class serves.
+  int object(int o, int k) {
+    if (auto it = object_memo_.find(o); it != object_memo_.end()) return it->second;
+    object_memo_[o] = -1;
+    const model::PlainObject& plain = trace_.objects[static_cast<std::size_t>(o)];
+    Variant v;
+    v.container = containers_.find(plain.mro.front()->module, plain.mro.front()->range);
+    if (v.container == nullptr) return -1;
+    merge(frames_of_object_[o], v);
+    v.redirects = redirects({3, o}, k, false);
+    if (v.verdicts.empty() && unchanged(v.redirects)) return -1;
+    const auto* root = trace_.module(0).construct_call;
+    if (key_of(plain.construct_frame) == Key{2, 0} && (!root || !root->range.contains(plain.construct_call->range)))
+      refuse_call(frames_of_object_[o], plain.construct_call->range,
+                  "an object whose class needs edits is made once for all, where the module is imported");
+    for (const auto* c : plain.mro)
+      if (const Container* b = containers_.find(c->module, c->range); b && std::find(v.chain.begin(), v.chain.end(), b) == v.chain.end())
+        v.chain.push_back(b);
+    while (v.chain.size() > 1 && !touches(v, *v.chain.back())) v.chain.pop_back();
+    return object_memo_[o] = intern(std::move(v));
   }
 
   // The verdicts of several frames of one unit; places about which they disagree are refused.
@@ -364,6 +399,11 @@ class Specializer {
             v = std::max(v, instance(each, k));
           }
         add(m.construct_call, m.construct_partial, v, m.construct_iters);
+      }
+    if (auto it = objects_in_.find(key); it != objects_in_.end())
+      for (int o : it->second) {
+        const model::PlainObject& p = trace_.objects[static_cast<std::size_t>(o)];
+        add(p.construct_call, p.construct_partial, object(o, k), p.construct_iters);
       }
     if (auto it = called_in_.find(key); it != called_in_.end())
       for (FrameId f : it->second) {
@@ -455,9 +495,13 @@ class Specializer {
   }
 
   void refuse_frame(FrameId f, std::string why) {
+    refuse_call({f}, trace_.frame(f).call ? trace_.frame(f).call->range : Range{}, std::move(why));
+  }
+  void refuse_call(const std::vector<FrameId>& frames, const Range& call, std::string why) {
     int axis = -1;
-    for (const Verdict* v : verdicts_[static_cast<std::size_t>(f)]) axis = std::max(axis, v->axis);
-    out_.refusals.push_back({axis, trace_.frame(f).call ? trace_.frame(f).call->range : Range{}, std::move(why)});
+    for (FrameId f : frames)
+      for (const Verdict* v : verdicts_[static_cast<std::size_t>(f)]) axis = std::max(axis, v->axis);
+    out_.refusals.push_back({axis, call, std::move(why)});
   }
   /// The axes that a variant, and whatever its constructor makes, was edited for.
   void axes_of(int variant, std::set<int>& out) const {
@@ -519,6 +563,12 @@ class Specializer {
       for (const auto& [key, v] : instance_memo_)
         if (key.first == m.id && v >= 0) edited = true;
       if (!edited) plain.insert(containers_.find(m.mro.front()->module, m.mro.front()->range));
+    }
+    for (std::size_t i = 0; i < trace_.objects.size(); ++i) {
+      const auto it = object_memo_.find(static_cast<int>(i));
+      const auto& mro = trace_.objects[i].mro;
+      if (!mro.empty() && (it == object_memo_.end() || it->second < 0))
+        plain.insert(containers_.find(mro.front()->module, mro.front()->range));
     }
     for (const auto& f : trace_.frames) {
       if (owner_[static_cast<std::size_t>(f.id)].frame != f.id) continue;
@@ -606,10 +656,18 @@ class Specializer {
     for (const auto& [call, reached] : by_value_)
       for (const int v : reached) make(make, v, variants_[static_cast<std::size_t>(v)].container);
     const Module& root = trace_.module(0);
-    if (root.construct_call) {
-      Printed p = print_expression(root.construct_call, build, variants_, sources_);
-      out_.build.text = std::move(p.text);
-      for (auto& [name, ref] : p.refs) out_.build.refs[name] = make(make, ref, variants_[static_cast<std::size_t>(ref)].container);
+    const auto print = [&](const Range& range, BuildText& into) {
+      Printed p = print_expression(range, build, variants_, sources_);
+      into.text = std::move(p.text);
+      for (auto& [name, ref] : p.refs) into.refs[name] = make(make, ref, variants_[static_cast<std::size_t>(ref)].container);
+    };
+    if (root.construct_call) print(root.construct_call->range, out_.build);
+    if (FrameId f = root.construct_frame; f >= 0) {
+      while (trace_.frame(f).parent >= 0) f = trace_.frame(f).parent;
+      if (const auto* call = trace_.frame(f).call) {
+        const auto& file = sources_.file(call->range.file);
+        print({call->range.file, 0, static_cast<std::uint32_t>(file.text.size())}, out_.factory);
+      }
     }
     for (const auto& v : variants_)
       if (v.registered >= 0)
@@ -640,6 +698,9 @@ class Specializer {
   std::vector<Owner> owner_;
   std::vector<std::vector<FrameId>> frames_of_;
   std::map<FrameId, std::vector<FrameId>> frames_under_;
+  std::map<int, std::vector<FrameId>> frames_of_object_;
+  std::map<Key, std::vector<int>> objects_in_;  ///< made there
+  std::map<int, int> object_memo_;
   std::map<Key, std::vector<ModuleId>> made_in_;
   std::map<Key, std::vector<FrameId>> called_in_;
   std::map<FrameId, std::vector<ModuleId>> built_under_;            ///< of free functions

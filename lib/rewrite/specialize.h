@@ -26,9 +26,9 @@ struct Definition {
   std::vector<std::string> why;         ///< one line per edit, for the README of the directory
 };
 
-/// The expression (or class call) that builds the model, with the constructors it calls redirected.
+/// The expression (or class call) that builds the model, with the constructors and functions it calls redirected.
 struct BuildText {
-  std::string text;  ///< with STAGES[stage] in place of the root class
+  std::string text;
   std::map<std::string, int> refs;
 };
 
@@ -42,7 +42,8 @@ struct ByValue {
 struct Specialized {
   std::vector<Definition> definitions;
   std::vector<int> stage_roots;  ///< definition of each stage's root class
-  BuildText build;
+  BuildText build;               ///< the root class's call, its callee unchanged
+  BuildText factory;             ///< the job's whole build expression, where a function that it calls makes the root
   /// Definitions that are reached by a name in a registry, and the module whose registry it is.
   std::vector<std::pair<const program::Module*, int>> looked_up;
   std::vector<ByValue> by_value;

@@ -638,14 +638,14 @@ Printed print_definition(const Variant& v, const Container& c, const std::vector
   return std::move(p.out);
 }
 
-Printed print_expression(const Expr* e, const std::vector<Redirect>& redirects, const std::vector<Variant>& all,
+Printed print_expression(const Range& e, const std::vector<Redirect>& redirects, const std::vector<Variant>& all,
                          const support::SourceManager& sources) {
   Printer p(all, sources);
-  DefinitionEdits edits(sources.file(e->range.file).text);
+  DefinitionEdits edits(sources.file(e.file).text);
   std::vector<Stmt*> none;
   for (const auto& r : redirects)
-    if (e->range.contains(r.call->range)) p.redirect(edits, r, none);
-  auto text = edits.apply(e->range);
+    if (e.contains(r.call->range)) p.redirect(edits, r, none);
+  auto text = edits.apply(e);
   if (text) p.out.text = *text;
   else p.out.error = text.error().message;
   return std::move(p.out);

@@ -180,7 +180,7 @@ const Expr* Index::argument(const model::Frame& callee, const std::string& name)
   if (kind != program::Parameter::Positional && kind != program::Parameter::PositionalOnly) return nullptr;
   // A call through a partial or with the function as a value binds its positional arguments elsewhere.
   if (callee.via_partial) return nullptr;
-  if (callee.self >= 0 && !params.empty() && position > 0 && (params[0].name == "self")) --position;
+  if ((callee.self >= 0 || callee.object >= 0) && !params.empty() && position > 0 && (params[0].name == "self")) --position;
   int seen = 0;
   for (const auto& a : callee.call->args) {
     if (a.star || a.double_star) return nullptr;

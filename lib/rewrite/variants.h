@@ -86,8 +86,8 @@ std::string variant_name(const Variant& v, const Container& c);
 Printed print_definition(const Variant& v, const Container& c, const std::vector<Variant>& all, const model::Trace& trace,
                          const StageSlicer* stages, const support::SourceManager& sources, const std::vector<std::string>& inputs,
                          bool asked);
-/// Text of any expression (the build expression) with redirects applied.
-Printed print_expression(const program::Expr* e, const std::vector<Redirect>& redirects, const std::vector<Variant>& all,
+/// Text of any expression (the build expression), given by its range, with redirects applied.
+Printed print_expression(const Range& e, const std::vector<Redirect>& redirects, const std::vector<Variant>& all,
                          const support::SourceManager& sources);
 
 }  // namespace shardwright::rewrite

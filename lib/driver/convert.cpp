@@ -92,6 +92,17 @@ support::Expected<ConvertOutcome> convert(const ConvertRequest& request, support
   const auto& t = a.traced->trace;
   const plan::Plan& plan = a.plan;
 
+  if (!a.file.cxx && t.module(0).mro.empty()) {
+    const std::string found = t.module(0).type;
+    support::Diagnostic d =
+        failure("the model is a " + found + ", of which no parallel class can be written; expected a class of the program's own",
+                t.module(0).construct_call ? t.module(0).construct_call->range : support::Range{}, "usage");
+    d.notes.push_back({{},
+                       "write a class around it: class Net(nn.Module), whose __init__ sets self.layers to it and whose forward returns "
+                       "self.layers(x). (What names its parameters then begins with layers.)"});
+    return d;
+  }
+
   // What the request forbids of a plan; a Diagnostic when it does.
   auto refused = [&]() -> std::optional<support::Diagnostic> {
     if (request.strict && !plan.fallbacks.empty()) {

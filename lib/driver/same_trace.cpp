@@ -180,16 +180,16 @@ std::optional<Difference> SameTrace::compare(const model::Trace& s, const std::u
       for (std::size_t i = 0; i < op.outputs.size(); ++i)
         if (at(op.outputs[i]) < 0) at(op.outputs[i]) = values[i];
     };
-    if (is_its_operand(s, op, placed_.tp)) {
-      give({operands[0].second});
-      continue;
-    }
     const auto same = made_.find(key_of(op.name, op.constants, operands));
     if (const Made* found = same == made_.end() ? nullptr : counterpart(same->second, op, s, drawn)) {
       if (found->random) drawn.insert(found->op);
       std::vector<Value> values;
       for (auto v : found->values) values.push_back(v < static_cast<Value>(value_.size()) ? value_[static_cast<std::size_t>(v)] : v);
       give(values);
+      continue;
+    }
+    if (is_its_operand(s, op, placed_.tp)) {
+      give({operands[0].second});
       continue;
     }
     bool needed = false;

@@ -470,6 +470,8 @@ support::Expected<std::vector<File>> Assembler::files() {
       for (const auto& l : u.optional) imports += "    " + l + "\n";
       imports += "except ImportError:\n    pass\n";
     }
+    if (spec_.modules_asked && shared && u.origin && !in_place())
+      imports += "\n__name__ = \"" + u.origin->name + "\"  # classes are asked for their module\n";
     std::vector<const Piece*> pieces;
     for (auto& [name, piece] : u.pieces)
       if (!piece.text.empty()) pieces.push_back(&piece);

@@ -116,7 +116,8 @@ Value In::Impl::define_class(const Stmt* s, Env* env) {
   }
   Env* body = new_env(env, env->globals);
   body->is_class = true;
-  body->vars.set("__module__", in.str(env->globals->name));
+  const Value said = env->globals->demand ? global(env->globals, "__name__") : Value();
+  body->vars.set("__module__", said.is(Kind::Str) ? said : in.str(env->globals->name));
   body->vars.set("__qualname__", in.str(d->name));
   exec_block(d->body, body);
   body->vars.erase("__qualname__");

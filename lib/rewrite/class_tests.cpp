@@ -47,6 +47,7 @@ ClassTests class_tests(const model::Trace& t) {
     program::walk_exprs(f.function->body, [&](const Expr* e) {
       by_name = by_name || (e->kind == ExprKind::Attribute && e->text == "__name__");
       by_class = by_class || (e->kind == ExprKind::Attribute && e->text == "__class__");
+      out.module = out.module || (e->kind == ExprKind::Attribute && e->text == "__module__");
       return true;
     });
     program::walk_exprs(f.function->body, [&](const Expr* e) {

@@ -12,6 +12,8 @@ struct ClassTests {
   std::set<std::string> asked;
   /// Names in `type(m) is Linear`, `type(m) in (Linear, Conv2d)`, `m.__class__.__name__ == "Linear"`: only the very class does.
   std::set<std::string> exact;
+  /// Is a class asked for its `__module__`?
+  bool module = false;
 };
 
 /// Of all functions of the program that ran.

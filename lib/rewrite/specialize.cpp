@@ -108,6 +108,7 @@ class Specializer {
     if (!out_.refusals.empty()) return std::move(out_);
     name();
     exact_classes();
+    out_.modules_asked = tests_.module;
     if (renamed().empty()) emit(roots, build);
     return std::move(out_);
   }
@@ -301,6 +302,29 @@ class Specializer {
     for (const auto& r : v.redirects)
       if (c.range.contains(r.call->range) && (r.variant >= 0 || !r.exceptions.empty())) return true;
     return false;
+  }
+
+  /// Do two variants want the same text of a class that both are derived from?
+  static bool same_text(const Variant& a, const Variant& b, const Container& c) {
+    const auto edits = [&](const Variant& v) {
+      std::set<std::tuple<std::uint32_t, std::uint32_t, Edit>> out;
+      for (const auto* w : v.verdicts)
+        if (c.range.contains(w->range)) out.insert({w->range.begin, w->range.end, edit_of(*w)});
+      return out;
+    };
+    const auto made = [&](const Variant& v) {
+      std::set<std::tuple<std::uint32_t, int, std::map<int, int>>> out;
+      for (const auto& r : v.redirects)
+        if (c.range.contains(r.call->range) && (r.variant >= 0 || !r.exceptions.empty()))
+          out.insert({r.call->range.begin, r.variant, r.exceptions});
+      return out;
+    };
+    const auto added = [&](const Variant& v) {
+      std::vector<std::string> out;
+      for (const auto* s : v.init) out.push_back(s->text);
+      return out;
+    };
+    return edits(a) == edits(b) && made(a) == made(b) && added(a) == added(b);
   }
 
   int free_function(FrameId f, int k, bool stage_specific) {
@@ -562,13 +586,14 @@ class Specializer {
       bool edited = false;
       for (const auto& [key, v] : instance_memo_)
         if (key.first == m.id && v >= 0) edited = true;
-      if (!edited) plain.insert(containers_.find(m.mro.front()->module, m.mro.front()->range));
+      for (const auto* c : m.mro)  // what it is derived from, too
+        if (!edited) plain.insert(containers_.find(c->module, c->range));
     }
     for (std::size_t i = 0; i < trace_.objects.size(); ++i) {
       const auto it = object_memo_.find(static_cast<int>(i));
       const auto& mro = trace_.objects[i].mro;
-      if (!mro.empty() && (it == object_memo_.end() || it->second < 0))
-        plain.insert(containers_.find(mro.front()->module, mro.front()->range));
+      for (const auto* c : mro)
+        if (it == object_memo_.end() || it->second < 0) plain.insert(containers_.find(c->module, c->range));
     }
     for (const auto& f : trace_.frames) {
       if (owner_[static_cast<std::size_t>(f.id)].frame != f.id) continue;
@@ -577,11 +602,24 @@ class Specializer {
         if (key.first == f.id && v >= 0) edited = true;
       if (!edited) plain.insert(container(f.function));
     }
+    std::map<std::pair<const Container*, std::string>, const Variant*> taken;
+    // Bases are printed with what is derived from them, under names of their own where another text has theirs.
+    const auto free = [&](const Variant& v, const std::string& suffix) {
+      return std::all_of(v.chain.begin(), v.chain.end(), [&](const Container* c) {
+        if (suffix.empty() && !target_.in_place && plain.count(c) && touches(v, *c)) return false;
+        const auto other = taken.find({c, suffix});
+        return other == taken.end() || (c != v.container && c != other->second->container && same_text(v, *other->second, *c));
+      });
+    };
     for (auto& [c, list] : by_class) {
-      if (list.size() == 1 && (!plain.count(c) || target_.in_place)) continue;
       const std::string base = target_.in_place ? "" : c->class_def ? "Parallel" : "_parallel";
-      for (std::size_t i = 0; i < list.size(); ++i)
-        variants_[static_cast<std::size_t>(list[i])].suffix = base + (i ? std::to_string(i + 1) : "");
+      const bool alone = list.size() == 1 && (!plain.count(c) || target_.in_place);
+      for (std::size_t i = 0; i < list.size(); ++i) {
+        Variant& v = variants_[static_cast<std::size_t>(list[i])];
+        v.suffix = alone ? "" : base + (i ? std::to_string(i + 1) : "");
+        for (std::size_t n = alone ? 0 : i + 1; !free(v, v.suffix); ++n) v.suffix = base + (n ? std::to_string(n + 1) : "");
+        for (const Container* each : v.chain) taken.try_emplace({each, v.suffix}, &v);
+      }
     }
     std::map<std::pair<std::string, int>, int> staged;  // by name: classes of several modules meet in one stage file
     for (auto& v : variants_)
@@ -615,7 +653,7 @@ class Specializer {
       made[{variant, c}] = -1;
       const Variant& v = variants_[static_cast<std::size_t>(variant)];
       const bool is_asked = c->class_def && tests_.asked.count(c->name);
-      Printed p = print_definition(v, *c, variants_, trace_, stages_, sources_, inputs_, is_asked);
+      Printed p = print_definition(v, *c, variants_, trace_, stages_, sources_, inputs_, is_asked, tests_.module && c->class_def);
       if (!p.error.empty()) {
         std::set<int> axes;
         for (const auto* w : v.verdicts) axes.insert(w->axis);

@@ -47,6 +47,7 @@ struct Specialized {
   /// Definitions that are reached by a name in a registry, and the module whose registry it is.
   std::vector<std::pair<const program::Module*, int>> looked_up;
   std::vector<ByValue> by_value;
+  bool modules_asked = false;     ///< the program asks classes for their `__module__`
   std::vector<Refusal> refusals;  ///< verdicts that contradict each other: those axes are planned again without
 };
 

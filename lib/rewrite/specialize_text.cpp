@@ -434,7 +434,7 @@ std::string with_optional_inputs(const std::string& text, const program::Functio
 
 Printed print_definition(const Variant& v, const Container& c, const std::vector<Variant>& all, const model::Trace& trace,
                          const StageSlicer* stages, const support::SourceManager& sources, const std::vector<std::string>& inputs,
-                         bool asked) {
+                         bool asked, bool module) {
   Printer p(all, sources);
   const std::vector<Stmt*>& body = c.class_def ? c.class_def->body : c.function->body;
   auto calls = calls_in(body);
@@ -475,7 +475,7 @@ Printed print_definition(const Variant& v, const Container& c, const std::vector
         while (next < c.range.end && (text[next] == '\n' || text[next] == ' ' || text[next] == '\t')) ++next;
         edits.replace({c.range.file, at, next}, "");
       }
-  if (asked && !body.empty()) {
+  if (c.class_def && (asked || module) && !body.empty()) {
     // Behind the docstring, above the comments of the first statement.
     const Stmt* first = body.front();
     const bool doc = first->kind == program::StmtKind::Expression && first->value && first->value->kind == ExprKind::String;
@@ -491,10 +491,12 @@ Printed print_definition(const Variant& v, const Container& c, const std::vector
       at = before;
     }
     if (at != std::string_view::npos && at > c.class_def->def_range.begin && at < c.range.end) {
-      edits.insert_after(
-          static_cast<std::uint32_t>(at + 1),
-          indentation(sources, c.range.file, first->range.begin) + "__class__ = stands_for(" + original_name(c.name) + ")\n\n");
-      p.out.runtime.insert("stands_for");
+      const std::string indent = indentation(sources, c.range.file, first->range.begin);
+      std::string text;
+      if (module) text += indent + "__module__ = \"" + c.module->name + "\"\n" + (asked ? "" : "\n");
+      if (asked) text += indent + "__class__ = stands_for(" + original_name(c.name) + ")\n\n";
+      edits.insert_after(static_cast<std::uint32_t>(at + 1), text);
+      if (asked) p.out.runtime.insert("stands_for");
     }
   }
   // Bases that have a text of their own.

@@ -40,6 +40,23 @@ void Use::mark(int k, ModuleId m) {
   for (const ModuleId p : parents_[static_cast<std::size_t>(m)]) mark(k, p);
 }
 
+/// An activation that several layers have in common (a default argument, `act=nn.GELU()`): it has nothing of its own that would have to
+/// be in one stage, so who else has it is not needed where one of them runs it.
+bool Use::anyones(ModuleId m) const {
+  const auto& mod = c_.trace.module(m);
+  return parents_[static_cast<std::size_t>(m)].size() > 1 && mod.params.empty() && mod.children.empty();
+}
+
+void Use::mark_called(int k, ModuleId m, FrameId caller) {
+  while (caller >= 0 && c_.trace.frame(caller).self < 0) caller = c_.trace.frame(caller).parent;
+  const ModuleId by = caller >= 0 ? c_.trace.frame(caller).self : -1;
+  if (m < 0 || by < 0 || !anyones(m)) return mark(k, m);
+  const auto& all = parents_[static_cast<std::size_t>(m)];
+  if (std::find(all.begin(), all.end(), by) == all.end()) return mark(k, m);
+  active_[static_cast<std::size_t>(k)].insert(m);
+  mark(k, by);
+}
+
 bool Use::container(ModuleId m) const {
   const auto& mod = c_.trace.module(m);
   auto is = [](const std::string& s) {
@@ -68,9 +85,9 @@ void Use::activity(int k) {
     return std::any_of(when.begin(), when.end(), [&](const auto& w) { return a >= w.first && b <= w.second; });
   };
   for (const auto& call : t.calls)
-    if (call.begin >= t.forward_begin && inside(call.begin, call.end)) mark(k, call.module);
+    if (call.begin >= t.forward_begin && inside(call.begin, call.end)) mark_called(k, call.module, call.caller);
   for (const auto& f : t.frames)
-    if (!f.init && f.self >= 0 && f.begin >= t.forward_begin && inside(f.begin, f.end)) mark(k, f.self);
+    if (!f.init && f.self >= 0 && f.begin >= t.forward_begin && inside(f.begin, f.end)) mark_called(k, f.self, f.parent);
   for (const auto& [id, f] : s.frames) mark(k, t.frame(id).self);
   for (const auto& op : t.ops) {
     if (op.clock < t.forward_begin || !during(op.clock, op.clock + 1)) continue;

@@ -37,6 +37,8 @@ class Use {
   bool nowhere(ModuleId m) const { return parents_[static_cast<std::size_t>(m)].empty(); }
 
   /// ModuleList, Sequential, ModuleDict, or a user's class made of one without an __init__ of its own.
+  bool anyones(ModuleId m) const;
+  void mark_called(int k, ModuleId m, FrameId caller);
   bool container(ModuleId m) const;
 
   /// The module that an attribute path from `self` reaches, or -1. `passed`: every module on the way, the first first. `at`: what

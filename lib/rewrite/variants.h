@@ -82,10 +82,10 @@ struct Printed {
 /// Name of a variant's definition.
 std::string variant_name(const Variant& v, const Container& c);
 
-/// `asked`: its text says what class `isinstance` is to take its objects for.
+/// `asked`: its text says what class `isinstance` is to take its objects for; `module`: which module the original's class is of.
 Printed print_definition(const Variant& v, const Container& c, const std::vector<Variant>& all, const model::Trace& trace,
                          const StageSlicer* stages, const support::SourceManager& sources, const std::vector<std::string>& inputs,
-                         bool asked);
+                         bool asked, bool module);
 /// Text of any expression (the build expression), given by its range, with redirects applied.
 Printed print_expression(const Range& e, const std::vector<Redirect>& redirects, const std::vector<Variant>& all,
                          const support::SourceManager& sources);

@@ -31,6 +31,7 @@ std::size_t index(std::int32_t i) { return static_cast<std::size_t>(i); }
 struct Edge {
   OpId op = -1;
   int operand = 0;
+  int axis = -1;  ///< for whose region the gradient is partial
   friend bool operator<(const Edge& a, const Edge& b) { return std::pair(a.op, a.operand) < std::pair(b.op, b.operand); }
 };
 
@@ -241,8 +242,9 @@ class Placer {
       const int a = context_[index(op.id)];
       if (a < 0) continue;
       for (std::size_t k = 0; k < op.inputs.size(); ++k)
-        if (is_entry(trace_, table_, op, k, a)) partial[op.inputs[k].tensor].push_back({op.id, static_cast<int>(k)});
+        if (is_entry(trace_, table_, op, k, a)) partial[op.inputs[k].tensor].push_back({op.id, static_cast<int>(k), a});
     }
+    const std::vector<char> whole = replicated();
     std::set<TensorId> copied;
     for (const auto& call : trace_.calls)
       if (call.module >= 0 && options_.copy_arguments.count(trace_.module(call.module).type))
@@ -254,17 +256,19 @@ class Placer {
       bool any = false;
       for (TensorId t : op->outputs) {
         const Tensor& out = trace_.tensor(t);
-        if (out.from_input || copied.count(t) || !only_partial(t, partial)) push = false;
+        if (out.from_input || !whole[index(t)] || copied.count(t) || !only_partial(t, partial)) push = false;
         any = any || partial.count(t) > 0;
       }
       if (!push || !any) continue;
+      int axis = -1;
       for (TensorId t : op->outputs) {
+        for (const Edge& e : partial[t]) axis = e.axis;
         partial.erase(t);
         if (trace_.tensor(t).requires_grad) result_.states[index(t)] = State::R;
       }
       for (std::size_t k = 0; k < op->inputs.size(); ++k) {
         const TensorId t = op->inputs[k].tensor;
-        if (t >= 0 && trace_.tensor(t).requires_grad) partial[t].push_back({op->id, static_cast<int>(k)});
+        if (t >= 0 && trace_.tensor(t).requires_grad) partial[t].push_back({op->id, static_cast<int>(k), axis});
       }
     }
     for (auto& [t, edges] : partial) {
@@ -279,11 +283,24 @@ class Placer {
       c.op = edges.front().op;
       c.operand = edges.front().operand;
       c.tensor = t;
-      c.axis = context_[index(c.op)];
+      c.axis = edges.front().axis;
       for (std::size_t i = 1; i < edges.size(); ++i) c.also.emplace_back(edges[i].op, edges[i].operand);
       result_.conversions.push_back(c);
     }
   }
+  /// Tensors that are made of whole parameters and buffers alone, in no region: whose making can be left partial back to those. Behind a
+  /// sum over tp it cannot, and the copy is best made where the region is entered.
+  std::vector<char> replicated() const {
+    std::vector<char> whole(trace_.tensors.size());
+    for (std::size_t t = 0; t < whole.size(); ++t) whole[t] = trace_.tensors[t].producer < 0 && result_.axis_of[t] < 0;
+    for (const Op& op : trace_.ops) {
+      const bool made = context_[index(op.id)] < 0 &&
+          std::all_of(op.inputs.begin(), op.inputs.end(), [&](const auto& i) { return i.tensor < 0 || whole[index(i.tensor)]; });
+      for (TensorId t : op.outputs) whole[index(t)] = made && result_.axis_of[index(t)] < 0;
+    }
+    return whole;
+  }
+
   /// Every use that can bring a gradient is partial (a result of which nobody asks a gradient cannot).
   bool only_partial(TensorId t, const std::map<TensorId, std::vector<Edge>>& partial) const {
     if (output_[index(t)]) return false;

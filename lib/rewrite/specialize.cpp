@@ -117,6 +117,9 @@ class Specializer {
   void index() {
     for (const auto& [name, value] : trace_.inputs) inputs_.push_back(name);
     verdicts_.resize(trace_.frames.size());
+    sites_.resize(trace_.modules.size());
+    for (const auto& m : trace_.modules)
+      if (m.construct_call) sites_[static_cast<std::size_t>(m.id)] = site_of(m);
     for (const auto& v : edits_.verdicts)
       if (v.frame >= 0) verdicts_[static_cast<std::size_t>(v.frame)].push_back(&v);
     frames_of_.resize(trace_.modules.size());
@@ -131,19 +134,19 @@ class Specializer {
     }
     for (std::size_t i = 0; i < trace_.objects.size(); ++i) {
       const model::PlainObject& o = trace_.objects[i];
-      if (!o.construct_call || o.mro.empty()) continue;
+      if (!o.construct_call || o.construct_call->kind != program::ExprKind::Call || o.mro.empty()) continue;
       objects_in_[key_of(o.construct_frame)].push_back(static_cast<int>(i));
       reached_[o.construct_call->range].insert(containers_.find(o.mro.front()->module, o.mro.front()->range));
     }
     for (const auto& m : trace_.modules) {
       if (m.cloned_from >= 0) clones_of_[source_of(m.id)].push_back(m.id);
-      else if (m.construct_call) made_in_[key_of(m.construct_frame)].push_back(m.id);
+      else if (m.construct_call) made_in_[key_of(site(m).frame)].push_back(m.id);
       for (FrameId p = m.construct_frame; p >= 0 && m.cloned_from < 0; p = trace_.frame(p).parent)
         if (owner_[static_cast<std::size_t>(p)].frame == p) built_under_[p].push_back(m.id);
       if (!m.construct_call || m.cloned_from >= 0 || m.builtin || m.mro.empty() || m.id == 0) continue;
       const Container* original = containers_.find(m.mro.front()->module, m.mro.front()->range);
-      reached_[m.construct_call->range].insert(original);
-      const program::Expr* callee = m.construct_call->kids[0];
+      reached_[site(m).call->range].insert(original);
+      const program::Expr* callee = site(m).callee;
       if (!original || original->class_def != m.mro.front() || callee->text == original->name) continue;
       const bool in_globals = sources_.text(callee->range).find("globals()") != std::string_view::npos;
       if (std::none_of(out_.by_value.begin(), out_.by_value.end(),
@@ -151,6 +154,33 @@ class Specializer {
         out_.by_value.push_back({original->module, original->name, in_globals});
     }
   }
+
+  /// The call that a module's class is named in: its constructor's, or the class method's that calls `cls(…)`: `Block.from_config(…)`.
+  struct Site {
+    const program::Expr* call = nullptr;
+    const program::Expr* callee = nullptr;
+    FrameId frame = -1;
+    const model::IterPath* iters = nullptr;
+    bool partial = false;
+  };
+  Site site_of(const Module& m) {
+    Site s{m.construct_call, m.construct_call->kids[0], m.construct_frame, &m.construct_iters, m.construct_partial};
+    if (m.id == 0 || m.mro.empty()) return s;
+    std::vector<FrameId> passed;
+    for (Site next = s; next.frame >= 0;) {
+      const Frame& f = trace_.frame(next.frame);
+      const bool by_class = f.function && f.function->owner && !f.function->parameters.empty() && f.self < 0 &&
+          std::any_of(f.function->decorators.begin(), f.function->decorators.end(), [](const auto* d) { return d->text == "classmethod"; });
+      if (!by_class || next.callee->kind != program::ExprKind::Name || next.callee->text != f.function->parameters[0].name) break;
+      const program::Expr* callee = f.call && f.call->kind == program::ExprKind::Call ? f.call->kids[0] : nullptr;
+      if (!callee || callee->kind != program::ExprKind::Attribute || f.builtin || (f.parent >= 0 && trace_.frame(f.parent).builtin)) break;
+      passed.push_back(f.id);
+      s = next = {f.call, callee->kids[0], f.parent, &f.iters, f.via_partial};
+    }
+    for (FrameId f : passed) class_frames_.emplace(f, m.id);
+    return s;
+  }
+  const Site& site(const Module& m) const { return sites_[static_cast<std::size_t>(m.id)]; }
 
   Key key_of(FrameId f) const {
     if (f < 0) return {2, 0};
@@ -179,6 +209,10 @@ class Specializer {
       const Frame& g = trace_.frame(p);
       if (g.builtin) continue;
       if (c->class_def) {
+        if (const auto made = class_frames_.find(g.id); made != class_frames_.end()) {
+          const auto& mro = trace_.module(made->second).mro;
+          if (std::find(mro.begin(), mro.end(), c->class_def) != mro.end()) return {made->second, -1};
+        }
         // A method of an instance, or a closure inside one.
         if (g.self >= 0) {
           const auto& mro = trace_.module(g.self).mro;
@@ -240,7 +274,9 @@ class Specializer {
 
   /// Is all that changes a class which is looked up in a registry by a name that the caller writes? Then the name is changed.
   bool looks_up(Variant& v, const Module& mod) const {
-    if (target_.registries.empty() || mod.construct_call == nullptr || mod.construct_partial || mod.init_frame < 0) return false;
+    if (target_.registries.empty() || mod.construct_call == nullptr || mod.construct_partial || mod.init_frame < 0 ||
+        site(mod).call != mod.construct_call)
+      return false;
     const Redirect* only = nullptr;
     for (const auto& r : v.redirects) {
       if (r.variant < 0 && r.exceptions.empty()) continue;
@@ -251,7 +287,7 @@ class Specializer {
     // However the class is found (`REGISTRY[style](…)`, import_module and getattr): the caller writes a key of a registry whose
     // entry is that class.
     const Container& child = *variants_[static_cast<std::size_t>(only->variant)].container;
-    const program::Expr* callee = only->call->kids[0];
+    const program::Expr* callee = only->callee;
     if (callee->kind == program::ExprKind::Name && callee->text == child.name) return false;
     const auto& parameters = trace_.frame(mod.init_frame).function->parameters;
     for (std::size_t i = 1; i < parameters.size(); ++i) {
@@ -398,15 +434,17 @@ class Specializer {
       int variant;
       const model::IterPath* iters;
     };
-    struct Site {
+    struct Place {
       const program::Expr* call;
+      const program::Expr* callee;
       bool partial = false;
       std::vector<Hit> hits;
     };
-    std::map<Range, Site, RangeLess> sites;
-    auto add = [&](const program::Expr* call, bool via_partial, int variant, const model::IterPath& iters) {
+    std::map<Range, Place, RangeLess> sites;
+    auto add = [&](const program::Expr* call, const program::Expr* callee, bool via_partial, int variant, const model::IterPath& iters) {
       auto& s = sites[call->range];
       s.call = call;
+      s.callee = callee;
       s.partial = s.partial || via_partial;
       s.hits.push_back({variant, &iters});
     };
@@ -422,23 +460,24 @@ class Specializer {
             if (stage_specific && stages_ && !stages_->holds(k, each)) continue;
             v = std::max(v, instance(each, k));
           }
-        add(m.construct_call, m.construct_partial, v, m.construct_iters);
+        const Site& at = site(m);
+        add(at.call, at.callee, at.partial, v, *at.iters);
       }
     if (auto it = objects_in_.find(key); it != objects_in_.end())
       for (int o : it->second) {
         const model::PlainObject& p = trace_.objects[static_cast<std::size_t>(o)];
-        add(p.construct_call, p.construct_partial, object(o, k), p.construct_iters);
+        add(p.construct_call, p.construct_call->kids[0], p.construct_partial, object(o, k), p.construct_iters);
       }
     if (auto it = called_in_.find(key); it != called_in_.end())
       for (FrameId f : it->second) {
         const Frame& g = trace_.frame(f);
         if (stage_specific && stages_ && builds_for_others(f, k)) continue;
         int v = free_function(f, k, stage_specific);
-        if (g.call == nullptr || (g.parent >= 0 && trace_.frame(g.parent).builtin)) {
+        if (g.call == nullptr || g.call->kind != program::ExprKind::Call || (g.parent >= 0 && trace_.frame(g.parent).builtin)) {
           if (v >= 0) refuse_frame(f, "a function that needs edits is called out of sight of the source");
           continue;
         }
-        add(g.call, g.via_partial, v, g.iters);
+        add(g.call, g.call->kids[0], g.via_partial, v, g.iters);
       }
     std::vector<Redirect> out;
     for (auto& [range, s] : sites) {
@@ -447,6 +486,7 @@ class Specializer {
       for (const auto& h : s.hits) ++count[h.variant];
       Redirect r;
       r.call = s.call;
+      r.callee = s.callee;
       r.partial = s.partial;
       r.variant = std::max_element(count.begin(), count.end(), [](auto& a, auto& b) { return a.second < b.second; })->first;
       if (count.size() > 1) {
@@ -734,6 +774,8 @@ class Specializer {
   std::vector<std::string> inputs_;  // names of forward's arguments
   std::vector<std::vector<const Verdict*>> verdicts_;
   std::vector<Owner> owner_;
+  std::vector<Site> sites_;                   ///< by module
+  std::map<FrameId, ModuleId> class_frames_;  ///< class methods that call `cls(…)` → what they make
   std::vector<std::vector<FrameId>> frames_of_;
   std::map<FrameId, std::vector<FrameId>> frames_under_;
   std::map<int, std::vector<FrameId>> frames_of_object_;

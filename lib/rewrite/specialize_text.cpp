@@ -163,7 +163,7 @@ class Printer {
     if (r.variant < 0 && r.exceptions.empty()) return;  // the original serves
     if (lookup(r.variant) || std::any_of(r.exceptions.begin(), r.exceptions.end(), [&](const auto& x) { return lookup(x.second); }))
       return restyle(edits, r, body);
-    const Expr* callee = r.call->kids[0];
+    const Expr* callee = r.callee;
     std::string name = r.variant >= 0 ? refer(r.variant) : std::string(sources_.text(callee->range));
     if (!r.exceptions.empty() &&
         !by_iteration(edits, r, body, name, [&](int v) { return v >= 0 ? refer(v) : std::string(sources_.text(callee->range)); }))
@@ -177,7 +177,7 @@ class Printer {
 
   /// `Wrap(Net())` in build_stage(stage): `Wrap([Net_stage0, Net_stage1][stage]())`.
   void choose_by_stage(DefinitionEdits& edits, const Redirect& r) {
-    const Expr* callee = r.call->kids[0];
+    const Expr* callee = r.callee;
     const std::string plain(sources_.text(callee->range));
     std::string names;
     for (const int v : r.by_stage) names += (names.empty() ? "" : ", ") + (v >= 0 ? refer(v) : plain);
@@ -259,7 +259,7 @@ class Printer {
     see(r.variant);
     for (const auto& [i, v] : r.exceptions) see(v);
     if (names.size() != 1 || others) return false;
-    const Expr* callee = r.call->kids[0];
+    const Expr* callee = r.callee;
     const std::string plain(sources_.text(callee->range));
     auto say = [&](int v) { return lookup(v) ? plain : refer(v); };
     std::string name = say(r.variant);
@@ -458,7 +458,7 @@ Printed print_definition(const Variant& v, const Container& c, const std::vector
     program::walk_exprs(body, [&](const Expr* e) {
       if (e->kind == ExprKind::Name && e->text == c.name && c.class_def) {
         bool redirected = false;
-        for (const auto& r : v.redirects) redirected = redirected || r.call->kids[0] == e;
+        for (const auto& r : v.redirects) redirected = redirected || r.callee == e;
         if (!redirected) edits.replace(e->range, name);
       }
       return true;

@@ -31,6 +31,7 @@ struct RangeLess {
 /// A constructor call (or a call of a free function) that must reach a variant.
 struct Redirect {
   const program::Expr* call = nullptr;
+  const program::Expr* callee = nullptr;  ///< what names the class or function: `Net` of `Net(…)` and of `Net.from_config(…)`
   bool partial = false;  ///< the callee's value is a functools.partial: its arguments must be kept
   int variant = -1;      ///< of most iterations; -1: the original
   /// Iterations of `loop` that need another one. Empty: all the same.

@@ -399,7 +399,18 @@ bool Resolver::scalar(std::size_t l, const std::string& name, int w) {
   if (v->kind == Binding::Sequence || v->kind == Binding::Mapping) {
     if (!c_.facts.flows(*v)) {
       std::function<std::optional<std::string>(const Binding&)> text = [&](const Binding& b) -> std::optional<std::string> {
-        if (b.kind == Binding::Mapping && b.text == "dict" && b.items.empty()) return "{}";
+        if (b.kind == Binding::Mapping && b.text == "dict" && b.keys.empty()) {
+          std::vector<std::string> items;
+          for (const auto& [key, value] : b.items) {
+            Binding k;
+            k.kind = Binding::Str;
+            k.text = key;
+            const auto name = literal(k), t = text(value);
+            if (!name || !t) return std::nullopt;
+            items.push_back(*name + ": " + *t);
+          }
+          return fmt::format("{{{}}}", fmt::join(items, ", "));
+        }
         if (b.kind != Binding::Sequence) return plain(l, b);
         if (b.text != "tuple" && b.text != "list") return std::nullopt;
         std::vector<std::string> items;

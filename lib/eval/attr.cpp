@@ -364,8 +364,11 @@ Value In::getattr(const Value& v, std::string_view name, const Expr* site) {
 
 void In::plain_setattr(const Value& v, std::string_view name, const Value& x) {
   if (v.is(Kind::Class)) {
+    // An answer that a constructor keeps for the next who asks: whoever comes first finds it out, and counts nothing.
+    const bool answer =
+        init_phase && (x.is(Kind::Bool) || x.is_none() || x.is(Kind::Str) || x.is_unknown()) && !v.as<ClassObj>()->lookup(name).set();
     v.as<ClassObj>()->dict.set(name, x);
-    state_written(v.obj(), name);
+    if (!answer) state_written(v.obj(), name);
     return;
   }
   if (!v.is_object()) raise("AttributeError", "'" + type_of(v)->name + "' object has no attribute '" + std::string(name) + "'");

@@ -488,9 +488,10 @@ void register_numpy(Interpreter& in) {
     auto arr = [](In& in, CallInfo& c, std::size_t k) -> A* { return k < c.args.size() ? to_array(in, c.args[k]) : nullptr; };
     auto opaque = [](In& in, CallInfo& c) { return in.unknown("numpy value that is not followed", c.call); };
     for (const char* n : {"array", "asarray", "ascontiguousarray", "atleast_1d"})
-      def(n, [arr, opaque](In& in, CallInfo& c) -> Value {
+      def(n, [arr, opaque, least = std::string(n) == "atleast_1d"](In& in, CallInfo& c) -> Value {
         A* a = arr(in, c, 0);
         if (!a) return opaque(in, c);
+        if (least && a->shape.empty()) return make(in, {1}, a->data, a->type);
         Value dt = c.keyword("dtype") ? c.keyword("dtype")->value : c.args.size() > 1 ? c.args[1] : Value();
         char t = dtype_char(in, dt, a->type);
         if (!t) return opaque(in, c);

@@ -32,8 +32,8 @@ struct RangeLess {
 struct Redirect {
   const program::Expr* call = nullptr;
   const program::Expr* callee = nullptr;  ///< what names the class or function: `Net` of `Net(…)` and of `Net.from_config(…)`
-  bool partial = false;  ///< the callee's value is a functools.partial: its arguments must be kept
-  int variant = -1;      ///< of most iterations; -1: the original
+  bool partial = false;                   ///< the callee's value is a functools.partial: its arguments must be kept
+  int variant = -1;                       ///< of most iterations; -1: the original
   /// Iterations of `loop` that need another one. Empty: all the same.
   std::map<int, int> exceptions;  ///< iteration → variant
   const void* loop = nullptr;

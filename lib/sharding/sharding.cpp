@@ -114,6 +114,45 @@ std::set<TensorId> report_fallbacks(const Trace& trace, const AxisTable& table, 
   return said;
 }
 
+/// Layers that are given what is not known here (the rows that a mask picks): no operation shows what they compute, so none of it can be
+/// split, and no axis speaks of it.
+void report_unseen(const Trace& trace, Result& r) {
+  std::set<TensorId> read;
+  for (const auto& op : trace.ops)
+    for (const auto& o : op.inputs)
+      if (op.clock >= trace.forward_begin && o.tensor >= 0) read.insert(o.tensor);
+  struct Unseen {
+    const Module* first = nullptr;
+    support::Range where;
+    std::set<ModuleId> all;
+  };
+  std::map<std::string, Unseen> by_class;
+  for (const auto& call : trace.calls) {
+    if (call.begin < trace.forward_begin || call.module < 0 || !call.call) continue;
+    const Module& m = trace.module(call.module);
+    const bool matrices = std::any_of(m.params.begin(), m.params.end(), [&](const auto& p) {
+      return !p.buffer && p.tensor >= 0 && trace.tensor(p.tensor).shape.size() >= 2 && !read.count(p.tensor);
+    });
+    const auto known = [](const model::Binding& b) { return !model::tensors_of(b).empty() || b.kind != model::Binding::Other; };
+    if (!matrices || call.arguments.empty() || std::any_of(call.arguments.begin(), call.arguments.end(), known)) continue;
+    const Module* of = &m;
+    while (of->builtin && of->parent > 0) of = &trace.module(of->parent);
+    if (of->builtin) of = &m;
+    Unseen& u = by_class[of->type];
+    if (!u.first) u.first = of, u.where = call.call->range;
+    u.all.insert(of->id);
+  }
+  for (const auto& [type, u] : by_class) {
+    Fallback f;
+    f.module = u.first->fqn;
+    f.where = u.where;
+    f.message = short_type(type) + " (" + f.module + (u.all.size() > 1 ? " and " + std::to_string(u.all.size() - 1) + " more" : "") +
+        ") stays replicated: it is given values that are not known here (how many rows a mask picks, say), so what it computes cannot be "
+        "followed";
+    r.fallbacks.push_back(std::move(f));
+  }
+}
+
 /// Dimensions that nobody wants split: a convolution's window, the pieces that a dimension is cut into (the 3 of q, k and v).
 bool minor(const Trace& trace, TensorId t, const Factored& f, const Axis& a) {
   const std::string& why = a.why_not;
@@ -180,6 +219,11 @@ void report_whole(const Trace& trace, const AxisTable& table, std::set<TensorId>
   }
 }
 
+void report(const Trace& trace, const AxisTable& table, const std::vector<int>& wanted, Result& r) {
+  report_whole(trace, table, report_fallbacks(trace, table, wanted, r), r);
+  report_unseen(trace, r);
+}
+
 Result place_axes(const Trace& trace, const Options& options, AxisTable& table, const std::vector<int>& chosen,
                   const std::vector<int>& wanted) {
   Result r;
@@ -189,7 +233,7 @@ Result place_axes(const Trace& trace, const Options& options, AxisTable& table, 
   if (options.tp > 1)
     for (int a : chosen) r.axes[index(a)].chosen = true;
   assign_states(trace, options, table, r);
-  if (options.tp > 1) { report_whole(trace, table, report_fallbacks(trace, table, wanted, r), r); }
+  if (options.tp > 1) report(trace, table, wanted, r);
   return r;
 }
 

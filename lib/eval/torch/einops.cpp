@@ -202,7 +202,7 @@ Value transform_known(Domain& d, CallInfo& info, const std::string& which) {
     if (std::find(wanted.begin(), wanted.end(), axes[i]) == wanted.end()) gone.push_back(static_cast<int>(i));
     else rest.push_back(axes[i]);
   }
-  if (!gone.empty() && which != "reduce")
+  if (!gone.empty() && (which != "reduce" || how == "repeat"))
     fail(in, "axis \"" + axes[static_cast<std::size_t>(gone[0])] + "\" is missing on the right", pattern, info.call);
   if (which == "reduce" && !gone.empty()) {
     bool sum = how == "sum" || how == "mean";
@@ -227,7 +227,7 @@ Value transform_known(Domain& d, CallInfo& info, const std::string& which) {
   for (int i : order) now.push_back(axes[static_cast<std::size_t>(i)]);
   // New axes of repeat.
   if (now != wanted) {
-    if (which != "repeat") fail(in, "axis on the right that is not on the left", pattern, info.call);
+    if (which != "repeat" && how != "repeat") fail(in, "axis on the right that is not on the left", pattern, info.call);
     Build b(d, name, Prim::Labelled, site);
     b.op.linearity = Linearity::Linear;
     std::vector<int> labels = b.fresh(t), out;

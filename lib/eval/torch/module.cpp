@@ -431,6 +431,10 @@ Value register_buffer(Domain& d, CallInfo& info) {
   static const Signature signature("register_buffer", "self, name, tensor, persistent=True");
   auto b = signature.bind(d.in, info);
   InstanceObj* m = instance(d.in, b[0]);
+  if (b[2].is_unknown() && d.in.init_phase && !d.observer &&
+      d.in.truth(b[3]).value_or(true))  // it is in the state dict, under a size that nobody could say
+    d.in.raise("RuntimeError", "the size of the buffer '" + d.in.to_str(b[1]) + "' cannot be told: " + b[2].as<UnknownObj>()->why,
+               info.call);
   set_buffer(d, m, d.in.to_str(b[1]), b[2], b[3]);
   if (!d.in.trace.attr_writes.empty() && d.in.trace.attr_writes.back().owner == m->module_id) {
     const program::Expr* e = b.expr(2);

@@ -121,9 +121,9 @@ def sum_gradients_over_tp(target):
 
 def rebind(callee, cls):
     import functools
-    if isinstance(callee, functools.partial):
-        return functools.partial(cls, *callee.args, **callee.keywords)
-    return cls
+    if cls is callee or not isinstance(callee, functools.partial):
+        return cls
+    return functools.partial(cls, *callee.args, **callee.keywords)
 
 
 def shard_parameter(tensor, dim, factors=None, segments=None):

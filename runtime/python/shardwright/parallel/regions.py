@@ -112,7 +112,9 @@ def row_parallel_module(module, *args, **kwargs):
 
 def rebind(callee, cls):
     """The class that takes the place of another one in a callee: a functools.partial keeps its arguments."""
-    return functools.partial(cls, *callee.args, **callee.keywords) if isinstance(callee, functools.partial) else cls
+    if cls is callee or not isinstance(callee, functools.partial):
+        return cls
+    return functools.partial(cls, *callee.args, **callee.keywords)
 
 
 def local_sizes(sizes, dim):

@@ -365,8 +365,8 @@ Value In::getattr(const Value& v, std::string_view name, const Expr* site) {
 void In::plain_setattr(const Value& v, std::string_view name, const Value& x) {
   if (v.is(Kind::Class)) {
     // An answer that a constructor keeps for the next who asks: whoever comes first finds it out, and counts nothing.
-    const bool answer =
-        init_phase && (x.is(Kind::Bool) || x.is_none() || x.is(Kind::Str) || x.is_unknown()) && !v.as<ClassObj>()->lookup(name).set();
+    const bool answer = init_phase && (x.is(Kind::Bool) || x.is_none() || x.is(Kind::Str) || x.is(Kind::Function) || x.is_unknown()) &&
+        !v.as<ClassObj>()->lookup(name).set();
     v.as<ClassObj>()->dict.set(name, x);
     if (!answer) state_written(v.obj(), name);
     return;

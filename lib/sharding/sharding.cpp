@@ -139,7 +139,12 @@ void report_unseen(const Trace& trace, Result& r) {
     while (of->builtin && of->parent > 0) of = &trace.module(of->parent);
     if (of->builtin) of = &m;
     Unseen& u = by_class[of->type];
-    if (!u.first) u.first = of, u.where = call.call->range;
+    if (!u.first) {
+      u.first = of;
+      const program::Expr* at = call.call;  // in code of the program's own
+      for (model::FrameId f = call.caller; f >= 0 && trace.frame(f).builtin; f = trace.frame(f).parent) at = trace.frame(f).call;
+      if (at) u.where = at->range;
+    }
     u.all.insert(of->id);
   }
   for (const auto& [type, u] : by_class) {

@@ -416,6 +416,7 @@ support::Expected<bool> plan_again(Analysis& a, const ModelRequest& request, con
   const CutLimits no_limits{want.no_cut, said_in_source.uncut, {}};
   CutLimits limits = no_limits;
   int cut_tries = 0;
+  int copies = 0;  // 1: what is made of parameters alone is copied, to see whether that helps; 2: decided
   for (int round = 0;; ++round) {
     progress("choosing what to split");
     if (have_pins && round == 0) a.sharding = sharding::place(t, so, plan::split_axes(pins));
@@ -492,6 +493,18 @@ support::Expected<bool> plan_again(Analysis& a, const ModelRequest& request, con
         a.specialized = rewrite::specialize(t, a.edits, a.slicer.get(), want.grid.pp, sm, want.target);
         refusals = a.specialized.refusals;
       }
+    }
+    // Layers of one call can differ in this alone: what goes into the first is made of parameters, what goes into the others of the input.
+    const bool differ = std::any_of(refusals.begin(), refusals.end(), [](const auto& r) { return r.differ; });
+    if (copies == 0 && differ) {
+      copies = 1;
+      so.leave_partial = false;
+      continue;
+    }
+    if (copies == 1) {
+      copies = 2;
+      so.leave_partial = differ;  // it was not that
+      if (differ) continue;
     }
     if (refusals.empty()) break;
     // Another cut costs nothing, so it comes first; where an axis is to blame, too, not for long.

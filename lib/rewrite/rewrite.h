@@ -64,6 +64,7 @@ struct Refusal {
   Range where;
   std::string message;
   std::vector<ModuleId> sliced = {};  ///< not an axis: these modules need classes of their own because a cut lies in them
+  bool differ = false;                ///< one text would have to be two: others of its kind are edited otherwise
 };
 
 /// Role of a layer in the generated program, for plan, tree and tables.

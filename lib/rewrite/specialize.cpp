@@ -364,8 +364,11 @@ class Specializer {
           int axis = first[range]->axis;
           for (const Verdict* w : list) axis = std::max(axis, w->axis);
           out_.refusals.push_back(
-              {axis, range,
-               "this place needs two different forms in calls of one object (" + first[range]->why + " / " + list.front()->why + ")"});
+              {axis,
+               range,
+               "this place needs two different forms in calls of one object (" + first[range]->why + " / " + list.front()->why + ")",
+               {},
+               true});
         }
       }
     }
@@ -463,7 +466,8 @@ class Specializer {
             if (variant != r.variant) axes_of(variant, axes);
           if (axes.empty()) axes_of(r.variant, axes);
           if (axes.empty()) axes.insert(-1);
-          for (int axis : axes) out_.refusals.push_back({axis, range, "one constructor call makes objects that need different classes"});
+          for (int axis : axes)
+            out_.refusals.push_back({axis, range, "one constructor call makes objects that need different classes", {}, true});
           continue;
         }
       }

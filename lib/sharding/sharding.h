@@ -98,6 +98,8 @@ struct Options {
       given_up;  ///< keys of axes that could not be written, and why; others of the same parameters can be chosen
   /// Types of layers whose parallel form sums the gradients of its arguments itself: what goes into one is not left partial before it.
   std::set<std::string> copy_arguments;
+  /// What is computed of parameters alone is left partial back to those where every use is; else a copy stands where the region is entered.
+  bool leave_partial = true;
 };
 
 struct Result {

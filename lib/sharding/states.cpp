@@ -252,7 +252,7 @@ class Placer {
           for (TensorId t : model::tensors_of(a)) copied.insert(t);
     for (auto op = trace_.ops.rbegin(); op != trace_.ops.rend(); ++op) {
       if (context_[index(op->id)] >= 0 || in_custom_function(*op) || op->prim == Prim::Opaque) continue;
-      bool push = !op->outputs.empty();
+      bool push = options_.leave_partial && !op->outputs.empty();
       bool any = false;
       for (TensorId t : op->outputs) {
         const Tensor& out = trace_.tensor(t);

@@ -288,7 +288,9 @@ support::Expected<JobFile> load_job(const ModelRequest& request, support::Source
     return failure("-p and flags after -- are for models in C++ (model.h:ClassImpl); '" + out.job.model + "' is none", {}, "usage");
   auto colon = out.job.model.rfind(':');
   if (colon == std::string::npos || colon + 1 == out.job.model.size())
-    return failure("model '" + out.job.model + "': expected path/to/file.py:Class or package.module:Class", {}, "usage");
+    return failure("model '" + out.job.model + "': expected path/to/file.py:Class or package.module:Class" +
+                       (out.job.build.empty() ? "" : ", also where `build` says how it is made: the class of what that gives"),
+                   {}, "usage");
   std::string module = out.job.model.substr(0, colon);
   if (ends_with(module, ".py")) {
     std::string path = absolute(module, base);

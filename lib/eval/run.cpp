@@ -208,8 +208,13 @@ class Runner {
 
   const program::Module* parse(const std::string& what, const std::string& text) {
     const program::Module* m = in_.loader.parse("<job>", what, text);
-    if (!m || !m->syntax_errors.empty())
-      throw Failed{failure("syntax error in " + what + " of the job", m ? m->syntax_errors[0] : Range{}, "syntax")};
+    if (!m || !m->syntax_errors.empty()) {
+      const bool open = std::count(text.begin(), text.end(), '(') > std::count(text.begin(), text.end(), ')');
+      throw Failed{
+          failure("syntax error in " + what + " of the job" +
+                      (open ? ": a comma ends a value inside of {…}; write the tuple on a line of its own, or as a list, [2, 2]" : ""),
+                  m ? m->syntax_errors[0] : Range{}, "syntax")};
+    }
     return m;
   }
 

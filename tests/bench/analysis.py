@@ -59,6 +59,7 @@ def library(corpus, out, job):
     there = yaml.safe_load(job.read_text())
     there["python_path"] = [str(folder), *there["python_path"]]
     there["train"] = {"script": str(script)}
+    there.pop("verify", None)  # its files lie beside the other job
     (folder / "job.yaml").write_text(yaml.safe_dump(there, sort_keys=False))
     return folder
 

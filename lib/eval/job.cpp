@@ -89,9 +89,7 @@ Expected<InputSpec> parse_input(std::string_view text) {
   };
   std::size_t open = s.find('['), close = s.find(']');
   std::string type = trim(s.substr(0, open));
-  if (!dtype_named(type, in.dtype))
-    return bad("unknown type '" + type +
-               "'; known are f32 f64 bf16 f16 i64 i32 i16 i8 u8 bool c64 c128");
+  if (!dtype_named(type, in.dtype)) return bad("unknown type '" + type + "'; known are f32 f64 bf16 f16 i64 i32 i16 i8 u8 bool c64 c128");
   std::size_t rest = open;
   if (open != std::string::npos) {
     if (close == std::string::npos || close < open) return bad("']' is missing");

@@ -61,17 +61,25 @@ void InitSlice::leave_bases() {
     for_statements(f->body, [&](const Stmt* s) { found = found || reads_dropped(f, s, nullptr); });
     return found;
   };
-  std::erase_if(functions_, [&](const Function* f) {
-    if (f == init || f->owner == m.class_def) return false;
-    bool buffers = false;
+  std::set<const program::ClassDef*> edited{m.class_def};
+  std::set<const Function*> buffers;
+  for (const Function* f : functions_) {
+    bool lacking = f == init || spoken_of(f);
     for (const FrameId id : frames_.at(f))
       for (const auto& w : c_.trace.attr_writes) {
         if (w.frame != id || !unheld(w)) continue;
-        if (w.kind != model::AttrWrite::Buffer) return false;
-        buffers = true;
+        if (w.kind == model::AttrWrite::Buffer) buffers.insert(f);
+        else lacking = true;
       }
-    if (spoken_of(f)) return false;
-    narrow_ = narrow_ || buffers;
+    if (!lacking) continue;
+    // What calls it has to be looked into as well: `finish` of one base, which ties by a method of another.
+    for (const FrameId id : frames_.at(f))
+      for (FrameId x = id; x >= 0 && c_.trace.frame(x).self == module_; x = c_.trace.frame(x).parent)
+        if (const Function* by = c_.trace.frame(x).function; by && by->owner) edited.insert(by->owner);
+  }
+  std::erase_if(functions_, [&](const Function* f) {
+    if (edited.count(f->owner)) return false;
+    narrow_ = narrow_ || buffers.count(f) > 0;
     return true;
   });
 }
@@ -209,6 +217,32 @@ bool InitSlice::touches_held(const Function* f, const Stmt* s) const {
     return true;
   });
   return found;
+}
+
+/// Does the statement call methods of ours that do more than make things: `self.finish()` that initialises all and ties two weights? What
+/// they make is their own statements' affair.
+bool InitSlice::does_more(const Function* f, const Stmt* s) const {
+  const Trace& t = c_.trace;
+  const auto ours = [&](const Function* g) { return std::find(functions_.begin(), functions_.end(), g) != functions_.end(); };
+  std::set<const Expr*> followed;  // calls of methods of ours
+  std::set<const Function*> called;
+  for (const Function* g : functions_)
+    for (const FrameId id : frames_.at(g)) {
+      followed.insert(t.frame(id).call);
+      for (FrameId x = id; x >= 0 && t.frame(x).parent >= 0; x = t.frame(x).parent) {
+        const auto& fr = t.frame(x);
+        if (t.frame(fr.parent).function != f || t.frame(fr.parent).self != module_ || fr.step < 0) continue;
+        for (const Stmt* at : c_.index(fr.parent).chain(t.step(fr.step).stmt))
+          if (at == s) called.insert(g);
+      }
+    }
+  bool more = false;
+  for (const Function* g : called)
+    if (ours(g))
+      for_statements(g->body, [&](const Stmt* k) {
+        more |= k->kind == StmtKind::Expression && k->value && k->value->kind == ExprKind::Call && !followed.count(k->value);
+      });
+  return more;
 }
 
 /// Does code that stays need something that the statement binds?
@@ -358,6 +392,7 @@ bool InitSlice::round() {
           if (absent_.emplace(s, f).second) changed = true;
           return;
         }
+        if (does_more(f, s)) return;
         if (!mentioned && !needed_later(f, s)) {
           drop_.insert(s);
           changed = true;
@@ -371,6 +406,11 @@ bool InitSlice::round() {
         for (const auto* w : writes) changed |= late_.emplace(w->owner, w->name).second;
         narrow_ = true;
         return;
+      }
+      if (other > 0 && held > 0) {  // `self.encoder, self.decoder = encoder, decoder`: what the stage lacks goes at the end
+        for (const auto* w : writes)
+          if (unheld(*w)) changed |= late_.emplace(w->owner, w->name).second;
+        narrow_ = true;
       }
       if (!reads) return;
       if (held == 0 && !needed_later(f, s) && !touches_held(f, s)) {

@@ -45,6 +45,7 @@ class InitSlice {
   std::vector<model::Clock> times_of(const Function* f, const Stmt* s) const;
   bool unheld(const model::AttrWrite& w) const;
   bool reads_dropped(const Function* f, const Stmt* s, std::vector<std::pair<ModuleId, std::string>>* which) const;
+  bool does_more(const Function* f, const Stmt* s) const;
   bool touches_held(const Function* f, const Stmt* s) const;
   bool needed_later(const Function* f, const Stmt* s) const;
   bool needed_later(const Function* f, const Stmt* s, std::set<const Stmt*>& seen) const;

@@ -323,12 +323,11 @@ support::Expected<std::unique_ptr<Analysis>> analyse(const ModelRequest& request
                                   "which they are",
                           {},
                           {}});
-  for (const auto& i : a.traced->trace.incomplete)
-    if (i.why.ends_with("hooks are not followed"))
-      return support::failure(
-          "a hook on a layer's forward is registered here: what it does with the values is not followed, so nothing can be "
-          "promised about them. Call what it does in forward instead",
-          i.range, "input");
+  if (const auto hooks = eval::hooks(a.traced->trace); !hooks.empty())
+    return support::failure(
+        "a hook on a layer's forward is registered here: what it does with the values is not followed, so nothing can be "
+        "promised about them. Call what it does in forward instead",
+        hooks.front(), "input");
   for (auto& n : eval::not_followed(*a.traced))
     a.warnings.push_back({support::Severity::Warning, "analysis", n.range, std::move(n.message), {}, {}});
   for (const auto& p : a.traced->trace.patches)

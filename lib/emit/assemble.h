@@ -101,6 +101,7 @@ class Assembler {
   void copy_by_value();
   void copy_definition(const program::Module& m, const std::string& name);
   void copy_statement(const program::Module& m, const program::Stmt* s);
+  void add_statement(Unit& u, const program::Module& m, const program::Stmt* s);
   /// "models/my_model.py", in a package of copies: the module's name with parts that Python can import.
   std::string file_of(const program::Module& m);
   bool in_place() const { return options_.package.empty(); }

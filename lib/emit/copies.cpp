@@ -210,11 +210,16 @@ void Assembler::copy_statement(const program::Module& m, const Stmt* s) {
   Unit& u = unit(file_of(m), &m);
   for (const auto& [key, piece] : u.pieces)
     if (piece.order == s->range.begin && !piece.text.empty()) return;  // it binds a name, too
-  u.pieces["@" + std::to_string(s->range.begin)] = {
-      s->range.begin, std::string(sources_.text(s->range)), -1, {}, comments_of(m, *s, sources_)};
   program::NameSet bound;
   program::names_written(s, bound);
   for (const auto& n : bound.names()) copied_.emplace(&m, n), u.pieces.try_emplace(n);
+  add_statement(u, m, s);
+}
+
+void Assembler::add_statement(Unit& u, const program::Module& m, const Stmt* s) {
+  const std::string key = "@" + std::to_string(s->range.begin);
+  if (u.pieces.count(key)) return;
+  u.pieces[key] = {s->range.begin, std::string(sources_.text(s->range)), -1, {}, comments_of(m, *s, sources_)};
   need_read(u, *s, m, "");
 }
 
@@ -268,10 +273,7 @@ void Assembler::copy_settings(Unit& u, const program::Module& m) {
     if (s->kind != StmtKind::Expression || !s->value || s->value->kind != program::ExprKind::Call) continue;
     const program::Expr* f = s->value->kids[0];
     if ((f->kind != program::ExprKind::Attribute && f->kind != program::ExprKind::Name) || !settings.count(f->text)) continue;
-    const std::string key = "@" + std::to_string(s->range.begin);
-    if (u.pieces.count(key)) continue;
-    u.pieces[key] = {s->range.begin, std::string(sources_.text(s->range)), -1, {}, comments_of(m, *s, sources_)};
-    need_read(u, *s, m, "");
+    add_statement(u, m, s);
   }
 }
 

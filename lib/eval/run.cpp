@@ -410,6 +410,13 @@ class Runner {
 
 }  // namespace
 
+std::vector<support::Range> hooks(const model::Trace& t) {
+  std::vector<support::Range> out;
+  for (const auto& i : t.incomplete)
+    if (i.why.ends_with("hooks are not followed")) out.push_back(i.range);
+  return out;
+}
+
 std::vector<support::Note> missing_imports(const model::Trace& t) {
   std::vector<support::Note> out;
   std::set<std::string> said;
@@ -477,10 +484,9 @@ Expected<std::unique_ptr<Traced>> trace(const Job& job, const Options& options, 
     for (auto& n : missing_imports(out->trace))  // more often than not the reason
       if (n.range != error->range && error->message.find(n.message.substr(0, n.message.find(", but the model"))) == std::string::npos)
         error->notes.push_back(std::move(n));
-    for (const auto& i : out->trace.incomplete)
-      if (i.why.ends_with("hooks are not followed"))
-        error->notes.push_back(
-            {i.range, "a hook on a layer's forward is registered here, and what it does is not followed: call it in forward instead"});
+    for (const auto& range : hooks(out->trace))
+      error->notes.push_back(
+          {range, "a hook on a layer's forward is registered here, and what it does is not followed: call it in forward instead"});
     return *error;
   }
   return out;

@@ -168,22 +168,18 @@ class Specializer {
     if (f.builtin) return {};
     const Container* c = container(f.function);
     if (c == nullptr) return {};
+    const auto has = [&](const std::vector<const program::ClassDef*>& mro) {
+      return std::find(mro.begin(), mro.end(), c->class_def) != mro.end();
+    };
     for (FrameId p = f.id; p >= 0; p = trace_.frame(p).parent) {
       const Frame& g = trace_.frame(p);
       if (g.builtin) continue;
       if (c->class_def) {
-        if (const auto made = class_frames_.find(g.id); made != class_frames_.end()) {
-          const auto& mro = trace_.module(made->second).mro;
-          if (std::find(mro.begin(), mro.end(), c->class_def) != mro.end()) return {made->second, -1};
-        }
+        const auto made = class_frames_.find(g.id);
+        if (made != class_frames_.end() && has(trace_.module(made->second).mro)) return {made->second, -1};
         // A method of an instance, or a closure inside one.
-        if (g.self >= 0) {
-          const auto& mro = trace_.module(g.self).mro;
-          if (std::find(mro.begin(), mro.end(), c->class_def) != mro.end()) return {g.self, -1};
-        } else if (g.object >= 0) {
-          const auto& mro = trace_.objects[static_cast<std::size_t>(g.object)].mro;
-          if (std::find(mro.begin(), mro.end(), c->class_def) != mro.end()) return {-1, -1, g.object};
-        }
+        if (g.self >= 0 && has(trace_.module(g.self).mro)) return {g.self, -1};
+        if (g.object >= 0 && has(trace_.objects[static_cast<std::size_t>(g.object)].mro)) return {-1, -1, g.object};
       } else if (g.function == c->function) {
         return {-1, p};
       }
@@ -227,12 +223,16 @@ class Specializer {
     v.redirects = redirects({0, source}, k, sliced);
     if (!v.sliced && m != 0 && v.verdicts.empty() && v.init.empty() && looks_up(v, mod)) return instance_memo_[memo] = intern(std::move(v));
     if (!v.sliced && m != 0 && v.verdicts.empty() && unchanged(v.redirects) && v.init.empty()) return -1;
-    for (const auto* c : mod.mro)
+    chain(mod.mro, v);
+    return instance_memo_[memo] = intern(std::move(v));
+  }
+
+  /// The definitions that the variant's text is in: the class and its bases, but for those above the last one that is edited.
+  void chain(const std::vector<const program::ClassDef*>& mro, Variant& v) {
+    for (const auto* c : mro)
       if (const Container* b = containers_.find(c->module, c->range); b && std::find(v.chain.begin(), v.chain.end(), b) == v.chain.end())
         v.chain.push_back(b);
-    // Bases above the last one that is edited keep their text.
     while (v.chain.size() > 1 && !touches(v, *v.chain.back())) v.chain.pop_back();
-    return instance_memo_[memo] = intern(std::move(v));
   }
 
   /// Is all that changes a class which is looked up in a registry by a name that the caller writes? Then the name is changed.
@@ -337,10 +337,7 @@ class Specializer {
     if (key_of(plain.construct_frame) == Key{2, 0} && (!root || !root->range.contains(plain.construct_call->range)))
       refuse_call(frames_of_object_[o], plain.construct_call->range,
                   "an object whose class needs edits is made once for all, where the module is imported");
-    for (const auto* c : plain.mro)
-      if (const Container* b = containers_.find(c->module, c->range); b && std::find(v.chain.begin(), v.chain.end(), b) == v.chain.end())
-        v.chain.push_back(b);
-    while (v.chain.size() > 1 && !touches(v, *v.chain.back())) v.chain.pop_back();
+    chain(plain.mro, v);
     return object_memo_[o] = intern(std::move(v));
   }
 

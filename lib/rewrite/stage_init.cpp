@@ -62,16 +62,14 @@ void InitSlice::leave_bases() {
     return found;
   };
   std::set<const program::ClassDef*> edited{m.class_def};
-  std::set<const Function*> buffers;
+  std::set<FrameId> buffers, others;  // frames that make what the stage lacks
+  for (const auto& w : c_.trace.attr_writes)
+    if (unheld(w)) (w.kind == model::AttrWrite::Buffer ? buffers : others).insert(w.frame);
+  const auto any = [&](const Function* f, const std::set<FrameId>& of) {
+    return std::any_of(frames_.at(f).begin(), frames_.at(f).end(), [&](FrameId id) { return of.count(id) > 0; });
+  };
   for (const Function* f : functions_) {
-    bool lacking = f == init || spoken_of(f);
-    for (const FrameId id : frames_.at(f))
-      for (const auto& w : c_.trace.attr_writes) {
-        if (w.frame != id || !unheld(w)) continue;
-        if (w.kind == model::AttrWrite::Buffer) buffers.insert(f);
-        else lacking = true;
-      }
-    if (!lacking) continue;
+    if (f != init && !any(f, others) && !spoken_of(f)) continue;
     // What calls it has to be looked into as well: `finish` of one base, which ties by a method of another.
     for (const FrameId id : frames_.at(f))
       for (FrameId x = id; x >= 0 && c_.trace.frame(x).self == module_; x = c_.trace.frame(x).parent)
@@ -79,7 +77,7 @@ void InitSlice::leave_bases() {
   }
   std::erase_if(functions_, [&](const Function* f) {
     if (edited.count(f->owner)) return false;
-    narrow_ = narrow_ || buffers.count(f) > 0;
+    narrow_ = narrow_ || any(f, buffers);
     return true;
   });
 }
@@ -223,7 +221,6 @@ bool InitSlice::touches_held(const Function* f, const Stmt* s) const {
 /// they make is their own statements' affair.
 bool InitSlice::does_more(const Function* f, const Stmt* s) const {
   const Trace& t = c_.trace;
-  const auto ours = [&](const Function* g) { return std::find(functions_.begin(), functions_.end(), g) != functions_.end(); };
   std::set<const Expr*> followed;  // calls of methods of ours
   std::set<const Function*> called;
   for (const Function* g : functions_)
@@ -238,10 +235,9 @@ bool InitSlice::does_more(const Function* f, const Stmt* s) const {
     }
   bool more = false;
   for (const Function* g : called)
-    if (ours(g))
-      for_statements(g->body, [&](const Stmt* k) {
-        more |= k->kind == StmtKind::Expression && k->value && k->value->kind == ExprKind::Call && !followed.count(k->value);
-      });
+    for_statements(g->body, [&](const Stmt* k) {
+      more |= k->kind == StmtKind::Expression && k->value && k->value->kind == ExprKind::Call && !followed.count(k->value);
+    });
   return more;
 }
 

@@ -1,7 +1,9 @@
 """Run by test_runtime.py in four processes: every `check_*` function, on a mesh of its own. Names as arguments select."""
 import sys
 import traceback
+import types
 import warnings
+from pathlib import Path
 
 import torch
 import torch.nn as nn
@@ -242,18 +244,42 @@ def check_convolutions():
     assert positional.groups == 2 and positional.bias is None and positional(cut(x, 1))[0].shape == (2, 2, 6, 6)
 
 
+def megatron_parts():
+    """What targets built on Megatron get as their support file, with Megatron's names answered by this runtime."""
+    from shardwright import megatron
+    megatron.answer("answered")
+    text = (Path(__file__).parents[2] / "rules/targets/onescience/parallel_parts.py.mustache").read_text()
+    parts = types.ModuleType("parts")
+    exec(text.replace("{{{banner}}}", "").replace("{{megatron}}", "answered"), parts.__dict__)
+    return parts
+
+
 @check(tp=2)
 def check_multihead_attention():
+    def spec_cut(p, full):
+        spec = getattr(p, "shard", None)
+        return spec.cut(full) if spec else full
+
+    attention_equals_torch(sw.ParallelMultiheadAttention, spec_cut)
+
+
+@check(tp=2)
+def check_multihead_attention_of_megatron_targets():
+    parts = megatron_parts()
+    attention_equals_torch(parts.ParallelMultiheadAttention, lambda p, full: parts._cut(full, *parts._layout(p)) if parts._layout(p) else full)
+
+
+def attention_equals_torch(cls, local):
+    """`local(parameter, full)`: the slice of the full one that the parameter holds."""
     options = [dict(), dict(batch_first=True), dict(bias=False), dict(kdim=6, vdim=10), dict(add_bias_kv=True), dict(add_zero_attn=True),
                dict(add_bias_kv=True, add_zero_attn=True, batch_first=True)]
     for o in options:
-        full, mine = nn.MultiheadAttention(16, 4, **o), sw.ParallelMultiheadAttention(16, 4, **o)
+        full, mine = nn.MultiheadAttention(16, 4, **o), cls(16, 4, **o)
         names = dict(mine.named_parameters())
         assert set(names) == {n for n, _ in full.named_parameters()}, (set(names), o)
         for n, p in full.named_parameters():
             p.data = draw(*p.shape)
-            spec = getattr(names[n], "shard", None)
-            names[n].data.copy_(spec.cut(p.data) if spec else p.data)
+            names[n].data.copy_(local(names[n], p.data))
         first = o.get("batch_first", False)
         shape = (lambda n, c: (2, n, c)) if first else (lambda n, c: (n, 2, c))
         q, k, v = draw(*shape(5, 16)), draw(*shape(7, o.get("kdim", 16))), draw(*shape(7, o.get("vdim", 16)), seed=1)
@@ -278,8 +304,7 @@ def check_multihead_attention():
             for s, t in zip(xa, xb):
                 close(s.grad, t.grad, f"input {o} {c}")
             for n in gb:
-                spec = getattr(names[n], "shard", None)
-                close(ga[n], spec.cut(gb[n]) if spec else gb[n], f"{n} {o} {c}", 1e-9)
+                close(ga[n], local(names[n], gb[n]), f"{n} {o} {c}", 1e-9)
         if "kdim" not in o:   # self-attention, unbatched, causal
             x = draw(5, 16)
             close(mine(x, x, x)[0], full(x, x, x)[0], "unbatched")

@@ -18,7 +18,7 @@ import yaml
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 BOUND = 1e-9
-MODELS = ["gpt_tied", "swin_block", "unet_attention", "styles", "parallel_block", "weight_norms", "same_names"]
+MODELS = ["gpt_tied", "swin_block", "unet_attention", "styles", "parallel_block", "weight_norms", "same_names", "stock_layers", "learned_queries"]
 REFUSED = {("styles", 2): "a tensor that gets no gradient"}   # its mask travels in the object that the blocks hand on
 NOT_SUMMED = "stage.share_embeddings_and_output_weights = None"   # what the proof must find
 
@@ -49,7 +49,7 @@ def convert(a, model, pp, work, failures):
     path, _, name = job["model"].rpartition(":")
     arguments = ", ".join(f"{k}={v!r}" for k, v in job.get("args", {}).items())
     return {"name": model, "packages": a.packages, "runtime": str(ROOT / "runtime/python"), "python_path": [str(folder)], "package": {pp: package}, "params": {pp: str(params)},
-            "support": "shardwright_megatron_parts", "model": path.removesuffix(".py").replace("/", ".") + ":" + name, "build": f"{name}({arguments})", "call": job.get("call"),
+            "support": "shardwright_megatron_parts", "model": path.removesuffix(".py").replace("/", ".") + ":" + name, "build": f"{name}({arguments})", "call": job.get("call"), "setup": job.get("setup"),
             "inputs": job["inputs"], "shapes": {pp: [[s["shape"] for s in stage["cut"]["sends"]] if stage.get("cut") else [] for stage in plan["stages"]]},
             "grids": [[2, 1]] if pp == 1 else [[1, 2], [2, 2]], "splits": any(e.get("shard") for e in yaml.safe_load(params.read_text())["tensors"].values())}
 

@@ -58,6 +58,7 @@ class Model:
 
         module, _, name = spec["model"].rpartition(":")
         names = {"torch": torch, **vars(importlib.import_module(module))}
+        exec(spec.get("setup") or "", names)
         torch.manual_seed(0)
         self.original = eval(spec["build"], names).eval()
         perturb(self.original)

@@ -47,6 +47,7 @@ struct JobFile {
   std::string schedule, target = "runtime", out;  ///< schedule: "" when it is not stated
   std::string prepare;                            ///< verify.prepare, absolute
   std::string train_script;                       ///< train.script, absolute
+  std::string data_ranks;                         ///< train.data_ranks: "all", "needed"; "": not said
   std::vector<std::string> reinit;
   std::string loss;
   bool by_path = false;             ///< the model is a file: its neighbours may be copied

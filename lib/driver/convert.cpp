@@ -185,6 +185,7 @@ support::Expected<ConvertOutcome> convert(const ConvertRequest& request, support
     if (in.in_place()) {
       in.layout = emit::layout_of(in, absolute_out);
       tool_folder = in.layout.tool;
+      out.original = a.traced->entry_module + ":" + class_name;
       absolute_tool = fs::path(support::join_path(absolute_out, tool_folder)).lexically_normal().string();
       absolute_tool.pop_back();
     }
@@ -228,8 +229,12 @@ support::Expected<ConvertOutcome> convert(const ConvertRequest& request, support
   if (in.in_place() && target->shapes_module.empty()) {
     // the library's trainer cannot pass what these stages do
   } else if (in.in_place()) {
-    emit::TrainingInput train{request.train_script.empty() ? a.file.train_script : request.train_script, absolute_out, a.other.get(), 1,
-                              emit::built_directly(in)};
+    emit::TrainingInput train{request.train_script.empty() ? a.file.train_script : request.train_script,
+                              absolute_out,
+                              a.other.get(),
+                              1,
+                              emit::built_directly(in),
+                              a.file.data_ranks};
     for (const auto& [name, spec] : a.file.job.inputs)
       if (!spec.shape.empty()) {
         train.batch = spec.shape[0];

@@ -22,6 +22,7 @@ struct ConvertOutcome {
   std::vector<std::string> written;  ///< those whose content changed (or, with --diff, would change)
   std::string diff;                  ///< --diff
   std::string out;
+  std::string original;             ///< of targets beside the originals: what was converted, as module:Class
   std::string next;                 ///< what to run next
   std::vector<std::string> merged;  ///< --update: files that keep changes made by hand
   std::string tables;               ///< files, call chain, registries, boundaries, balance, roles (targets beside the originals)

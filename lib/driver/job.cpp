@@ -208,8 +208,13 @@ support::Expected<JobFile> load_job(const ModelRequest& request, support::Source
       if (p["schedule"]) out.schedule = p["schedule"].as<std::string>();
     }
     if (YAML::Node t = node["train"]) {
-      if (auto wrong = wrong_keys(t, "train", {"script"}, where); !wrong.empty()) return failure(wrong, {}, "input");
+      if (auto wrong = wrong_keys(t, "train", {"script", "data_ranks"}, where); !wrong.empty()) return failure(wrong, {}, "input");
       if (t["script"]) out.train_script = absolute(t["script"].as<std::string>(), base);
+      if (t["data_ranks"]) out.data_ranks = t["data_ranks"].as<std::string>();
+      if (!out.data_ranks.empty() && out.data_ranks != "all" && out.data_ranks != "needed")
+        return failure(where + ": train.data_ranks is \"" + out.data_ranks +
+                           "\", expected all (every stage reads data) or needed (those that use them)",
+                       {}, "input");
     }
     if (YAML::Node c = node["cxx"]) {
       if (auto wrong = wrong_keys(c, "cxx", {"build", "flags"}, where); !wrong.empty()) return failure(wrong, {}, "input");

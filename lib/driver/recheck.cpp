@@ -143,6 +143,7 @@ support::Expected<Recheck> check_in(const TemporaryFolder& folder, const Analysi
   for (int k = 0; k < grid.pp; ++k) {
     eval::Job job;
     job.model = (in.in_place() ? in.layout.init.module : in.name + "_parallel") + ":build_stage";
+    job.imports = a.file.job.imports;
     job.python_path = a.file.job.python_path;
     job.python_path.insert(job.python_path.begin(), folder.path.string());
     if (!in.originals.empty()) job.python_path.push_back(in.originals);

@@ -35,6 +35,16 @@ Lock read_lock(const std::string& dir) {
   return lock;
 }
 
+/// The model, as module:Class, that a folder was generated from; "": not said.
+std::string original_of(const std::string& dir) {
+  auto text = support::read_file(support::join_path(dir, "shardwright.lock"));
+  if (!text) return "";
+  try {
+    const YAML::Node original = YAML::Load(*text)["original"];
+    return original ? original.as<std::string>() : "";
+  } catch (const YAML::Exception&) { return ""; }
+}
+
 /// What the conversions of other models in the same library wrote: path → lock, hash.
 std::map<std::string, std::pair<std::string, std::string>> other_locks(const std::string& out, const std::string& tool_folder) {
   std::map<std::string, std::pair<std::string, std::string>> found;
@@ -48,10 +58,25 @@ std::map<std::string, std::pair<std::string, std::string>> other_locks(const std
   return found;
 }
 
-std::string lock_text(const std::vector<emit::File>& files, const std::map<std::string, std::string>& kept) {
-  std::string out =
-      "# What shardwright generated, so that it never overwrites what you changed. Keep it beside the code.\nversion: 1\nfiles:\n";
-  std::vector<std::pair<std::string, std::string>> rows;
+/// Does another Python file of its folder say the name of this one?
+bool named_beside(const std::string& path) {
+  const fs::path file(path);
+  std::error_code ec;
+  if (file.extension() != ".py" || !fs::exists(file, ec)) return false;
+  for (const auto& f : fs::directory_iterator(file.parent_path(), ec)) {
+    if (f.path().extension() != ".py" || f.path() == file) continue;
+    if (auto text = support::read_file(f.path().string()); text && text->find(file.stem().string()) != std::string::npos) return true;
+  }
+  return false;
+}
+
+/// `stay`: files of an earlier run that are no longer generated.
+std::string lock_text(const std::vector<emit::File>& files, const std::map<std::string, std::string>& kept,
+                      const std::map<std::string, std::string>& stay, const std::string& original) {
+  std::string out = "# What shardwright generated, so that it never overwrites what you changed. Keep it beside the code.\nversion: 1\n";
+  if (!original.empty()) out += "original: " + original + "\n";
+  out += "files:\n";
+  std::vector<std::pair<std::string, std::string>> rows(stay.begin(), stay.end());
   for (const auto& f : files)
     if (!f.edited) rows.emplace_back(f.path, kept.count(f.path) ? kept.at(f.path) : content_hash(f.text));
   std::sort(rows.begin(), rows.end());
@@ -113,6 +138,10 @@ support::Expected<bool> write_out(const ConvertRequest& request, const std::stri
   Lock lock = read_lock(lock_dir);
   const auto others =
       tool_folder.empty() ? std::map<std::string, std::pair<std::string, std::string>>{} : other_locks(out.out, tool_folder);
+  if (const std::string there = original_of(lock_dir); !out.original.empty() && !there.empty() && there != out.original && !request.force)
+    return failure(fmt::format("{} holds what was generated from {}; this model is {}: --name gives it a name of its own",
+                               support::join_path(out.out, tool_folder.substr(0, tool_folder.find("/.shardwright"))), there, out.original),
+                   {}, "overwrite");
   std::vector<std::string> changed_by_hand, foreign;
   support::Diagnostic conflict = failure("", {}, "overwrite");
   std::map<std::string, std::string> kept, bases;  // of merged files: hash and text of what was generated
@@ -183,11 +212,16 @@ support::Expected<bool> write_out(const ConvertRequest& request, const std::stri
     if (std::find(out.written.begin(), out.written.end(), f.path) == out.written.end()) continue;
     if (auto w = support::write_file(support::join_path(out.out, f.path), f.text, f.executable); !w) return w.error();
   }
-  // Files of an earlier run that are no longer generated go, unless somebody changed them.
+  // Files of an earlier run that are no longer generated go, unless somebody changed them or imports them (a registry, which is not ours).
+  std::map<std::string, std::string> stay;
   for (const auto& [path, hash] : lock) {
     if (std::any_of(out.files.begin(), out.files.end(), [&, p = path](const auto& f) { return f.path == p; })) continue;
     if (others.count(path)) continue;  // another model's conversion uses it
     std::string full = support::join_path(out.out, path);
+    if (!tool_folder.empty() && named_beside(full)) {
+      stay[path] = hash;
+      continue;
+    }
     if (auto old = support::read_file(full); old && content_hash(*old) == hash) {
       std::error_code ec;
       fs::remove(full, ec);
@@ -202,7 +236,7 @@ support::Expected<bool> write_out(const ConvertRequest& request, const std::stri
       if (auto there = support::read_file(path); there && *there == text) continue;
       if (auto w = support::write_file(path, text); !w) return w.error();
     }
-  std::string lock_now = lock_text(out.files, kept);
+  std::string lock_now = lock_text(out.files, kept, stay, out.original);
   std::string lock_path = support::join_path(lock_dir, "shardwright.lock");
   auto lock_old = support::read_file(lock_path);
   if (!lock_old || *lock_old != lock_now)

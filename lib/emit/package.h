@@ -65,6 +65,7 @@ struct TrainingInput {
   const eval::Traced* other = nullptr;  ///< the same model at three times the batch size
   std::int64_t batch = 1;               ///< of the trace's inputs
   bool direct = true;                   ///< build_stage takes the constructor's arguments
+  std::string data_ranks;               ///< "all" (or ""): every stage reads data; "needed": those that use them
 };
 /// train.py, run.sh, run.slurm, conf/, README.md beside the user's training directory.
 support::Expected<std::vector<File>> training_files(const PackageInput&, const TrainingInput&);

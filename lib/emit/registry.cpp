@@ -169,10 +169,12 @@ Layout layout_of(const PackageInput& in, const std::string& out) {
   l.beside = [same, &target, ours, init, out](const program::Module& m) {
     Place p = same(m);
     const bool here_below = p.path != slashes(m.name) + (m.is_package ? "/__init__.py" : ".py") || fs::exists(fs::path(out) / p.path);
-    if (m.name.substr(0, m.name.find('.')) != ours && !here_below) {  // another package's: its copy lies with the model
+    if (m.name.substr(0, m.name.find('.')) != ours && !here_below) {
+      // Another package's: its copy lies beside the model's folder, not in it: modules that registries import read it, and the folder's
+      // __init__ imports the stages, which read the registries.
       std::string flat = m.name;
       std::replace(flat.begin(), flat.end(), '.', '_');
-      return Place{init.path.substr(0, init.path.rfind('/') + 1) + flat + ".py", init.module + "." + flat};
+      return Place{init.path.substr(0, init.path.rfind('/')) + "_" + flat + ".py", init.module + "_" + flat};
     }
     if (m.is_package) {  // a class in an __init__.py gets a file in that folder
       p.path = p.path.substr(0, p.path.rfind('/') + 1) + target.file_word + ".py";

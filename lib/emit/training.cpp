@@ -18,8 +18,29 @@ namespace fs = std::filesystem;
 namespace mustache = kainjow::mustache;
 using mustache::data;
 
-std::string render(const PackageInput& in, const char* name, const data& d) {
-  mustache::mustache m{in.target->text(name)};
+/// "@@name@@" in a template is a name of ours that none of the user's may take away: another one where the script says it, too.
+/// "@@+name@@" imports it under that name.
+std::string fresh(const std::string& name, const Names& taken) {
+  std::string n = name;
+  while (taken.count(n)) n = "parallel_" + n;
+  return n;
+}
+
+std::string with_fresh_names(std::string t, const Names& taken) {
+  for (std::size_t at = t.find("@@"); at != std::string::npos; at = t.find("@@", at)) {
+    const std::size_t end = t.find("@@", at + 2);
+    const bool import = t[at + 2] == '+';
+    const std::string name = t.substr(at + 2 + import, end - at - 2 - import);
+    const std::string as = fresh(name, taken);
+    const std::string text = import && as != name ? name + " as " + as : as;
+    t.replace(at, end + 2 - at, text);
+    at += text.size();
+  }
+  return t;
+}
+
+std::string render(const PackageInput& in, const char* name, const data& d, const Names& taken = {}) {
+  mustache::mustache m{with_fresh_names(in.target->text(name), taken)};
   m.set_custom_escape([](const std::string& s) { return s; });
   return m.render(d);
 }
@@ -173,43 +194,73 @@ support::Expected<std::vector<File>> training_files(const PackageInput& in, cons
   d.set("forward_names", "(" + joined(names) + (names.size() == 1 ? ",)" : ")"));
   d.set("samples", list_of(samples));
 
-  std::string micro_batch = "1";
+  std::string micro_batch = "1", global_batch;
   std::vector<std::string> arguments, rows;
   d.set("sliced", truth(slice.has_value()));
-  std::vector<std::string> left;
+  d.set("data_everywhere", truth(t.data_ranks != "needed"));
+  const Names taken = slice ? slice->names : Names{};
+  auto filled = [&](std::string s) {
+    for (const auto& [mark, name] : {std::pair("{position}", "position"), std::pair("{here}", "HERE")})
+      for (std::size_t at = s.find(mark); at != std::string::npos; at = s.find(mark, at))
+        s.replace(at, std::string(mark).size(), fresh(name, taken));
+    const std::string steps = "{steps}",
+                      text =
+                          "max(" + fresh("steps_per_epoch", taken) + "() // " + fresh("mpu", taken) + ".get_data_parallel_world_size(), 1)";
+    for (std::size_t at = s.find(steps); at != std::string::npos; at = s.find(steps, at + text.size())) s.replace(at, steps.size(), text);
+    return s;
+  };
+  std::vector<std::string> left, notes;
   if (slice) {
     std::vector<std::string> imports;
     for (const auto& i : slice->imports)
       if (i != "import os" && i != "import sys" && i != "import torch" && i != "from functools import partial") imports.push_back(i);
     d.set("imports", list_of(imports));
-    d.set("constructor", slice->constructor.empty() || !t.direct ? "" : "**model_arguments()");
-    d.set("comma_constructor", slice->constructor.empty() || !t.direct ? "" : ", **model_arguments()");
-    d.set("has_constructor", truth(!slice->constructor.empty() && t.direct));
+    const bool given = !slice->constructor.empty() && t.direct;
+    const std::string arguments_of_model = fresh("model_arguments", taken) + "()";
+    d.set("constructor", given ? "**" + arguments_of_model : "");
+    d.set("comma_constructor", given ? ", **" + arguments_of_model : "");
+    d.set("has_constructor", truth(given));
     d.set("model_arguments", slice->constructor);
     d.set("script", fs::path(script).lexically_relative(here).string());
     d.set("and_script", " and `" + relative(script).substr(1, relative(script).size() - 2) + "`");
     d.set("definitions", slice->definitions);
     d.set("has_setup", truth(!slice->setup_names.empty()));
     d.set("setup_names", joined(slice->setup_names));
-    d.set("setup", slice->setup.empty() ? std::string("    pass\n") : indented(slice->setup) + "\n");
-    d.set("data", indented(slice->data));
+    d.set("setup", slice->setup.empty() ? std::string("    pass") : indented(filled(slice->setup)));
+    d.set("data", indented(filled(slice->data)));
     d.set("train", slice->train);
     d.set("valid", slice->valid.empty() ? "None" : slice->valid);
     d.set("test", slice->test.empty() ? "None" : slice->test);
-    d.set("batch", slice->batch.find(',') == std::string::npos ? slice->batch : "batch");
-    std::string prepare = slice->prepare;
-    if (slice->batch.find(',') != std::string::npos) prepare = slice->batch + " = batch\n" + prepare;
-    d.set("prepare", indented(prepare));
-    d.set("inputs", slice->inputs);
+    // A parameter has one name; what is taken apart is so in the first line.
+    auto parameter = [&](const std::string& target, const char* name, std::string& body) {
+      const bool simple = target.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789") == std::string::npos;
+      if (simple && name == std::string("batch")) return target;
+      const std::string n = fresh(name, taken);
+      body = target + " = " + n + "\n" + body;
+      return n;
+    };
+    std::string prepare = slice->prepare, loss = slice->loss;
+    d.set("counters", truth(!slice->step.empty() || !slice->epoch.empty()));
+    if (!slice->step.empty()) prepare = slice->step + "\n" + prepare;
+    if (!slice->epoch.empty()) prepare = slice->epoch + "\n" + prepare;
+    d.set("batch_parameter", parameter(slice->batch, "batch", prepare));
+    d.set("prepare", indented(filled(prepare)));
+    d.set("output_parameter", slice->outputs.empty() ? slice->output_name : parameter(slice->outputs, "output", loss));
+    d.set("inputs", slice->inputs + (slice->inputs.empty() ? "" : ","));
+    d.set("keywords", slice->keywords);
     std::vector<std::string> dict;
     for (const auto& l : slice->labels) dict.push_back(l + "=" + l);
     d.set("labels_dict", joined(dict));
-    d.set("labels", joined(slice->labels));
-    d.set("outputs", slice->outputs);
-    d.set("loss", indented(slice->loss));
+    d.set("comma_labels", slice->labels.empty() ? "" : ", " + joined(slice->labels));
+    d.set("loss", indented(loss));
     d.set("loss_value", slice->loss_value);
+    for (const auto& [key, list] : {std::pair("prepare_carries", &slice->prepare_carries), std::pair("loss_carries", &slice->loss_carries)})
+      d.set(key, list->empty() ? data{data::type::bool_false} : data{key, joined(*list)});
+    d.set("drops_last", truth(slice->drops_last));
+    std::string seed = "1234";
     for (const auto& [name, value] : slice->arguments) {
       if (name == "--micro-batch-size") micro_batch = value;
+      else if (name == "--seed") seed = value, arguments.push_back(name + " " + value);
       else arguments.push_back(name + " " + value);
       auto from = slice->argument_lines.find(name);
       rows.push_back(fmt::format("| `{}` | {} | {} |", name, value,
@@ -217,8 +268,15 @@ support::Expected<std::vector<File>> training_files(const PackageInput& in, cons
     }
     d.set("has_epochs", truth(!slice->iterations.empty()));
     d.set("epochs", slice->iterations);
+    d.set("per_step", slice->accumulate.empty() ? "" : " // " + slice->accumulate);
+    d.set("seed", seed);
+    d.set("in_order", truth(slice->in_order));
+    d.set("drop_batch", slice->drops_last ? micro_batch : "1");
+    if (!slice->accumulate.empty())
+      global_batch = std::to_string(std::atoll(micro_batch.c_str()) * std::max<long long>(std::atoll(slice->accumulate.c_str()), 1));
     if (slice->iterations.empty()) arguments.push_back("--train-iters 10");
     left = slice->left;
+    notes = slice->notes;
   } else {
     d.set("imports", list_of({}));
     d.set("constructor", "");
@@ -231,12 +289,14 @@ support::Expected<std::vector<File>> training_files(const PackageInput& in, cons
   }
   d.set("batch_size", micro_batch);
   d.set("micro_batch_size", micro_batch);
-  d.set("global_batch_size", micro_batch);
+  d.set("global_batch_size", global_batch.empty() ? micro_batch : global_batch);
   d.set("arguments", list_of(arguments));
   d.set("argument_rows", list_of(rows));
   d.set("left", list_of(left));
   d.set("has_left", truth(!left.empty()));
-  std::vector<File> out{{folder + "/train.py", render(in, "train.py.mustache", d), true, false, {}},
+  d.set("notes", list_of(notes));
+  d.set("has_notes", truth(!notes.empty()));
+  std::vector<File> out{{folder + "/train.py", render(in, "train.py.mustache", d, taken), true, false, {}},
                         {folder + "/run.sh", render(in, "run.sh.mustache", d), true, false, {}},
                         {folder + "/run.slurm", render(in, "run.slurm.mustache", d), true, false, {}},
                         {folder + "/serial_checkpoint.py", render(in, "serial_checkpoint.py.mustache", d), true, false, {}},

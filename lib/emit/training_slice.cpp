@@ -1,12 +1,11 @@
 #include "emit/training_slice.h"
 
 #include <fmt/format.h>
-#include <yaml-cpp/yaml.h>
 
 #include <algorithm>
 #include <functional>
-#include <set>
 
+#include "emit/training_options.h"
 #include "emit/training_values.h"
 #include "program/visit.h"
 #include "support/files.h"
@@ -18,118 +17,74 @@ using program::Expr;
 using program::ExprKind;
 using program::Stmt;
 using program::StmtKind;
-using Names = std::set<std::string>;
-using Statements = std::vector<const Stmt*>;
 
-Names reads(const Stmt* s) {
-  program::NameSet n;
-  program::names_read(s, n);
-  return {n.names().begin(), n.names().end()};
-}
-Names writes(const Stmt* s) {
-  program::NameSet n;
-  program::names_written(s, n);
-  return {n.names().begin(), n.names().end()};
-}
-Names reads(const Expr* e) {
-  program::NameSet n;
-  program::names_read(e, n);
-  return {n.names().begin(), n.names().end()};
-}
-bool meets(const Names& a, const Names& b) {
-  return std::any_of(a.begin(), a.end(), [&](const auto& x) { return b.count(x) != 0; });
+bool plain(const Stmt* s) {
+  return s->kind != StmtKind::FunctionDef && s->kind != StmtKind::ClassDef && s->kind != StmtKind::Import &&
+      s->kind != StmtKind::ImportFrom;
 }
 
-const Expr* find(const Stmt* s, const std::function<bool(const Expr*)>& is) {
-  const Expr* found = nullptr;
-  program::walk_exprs({const_cast<Stmt*>(s)}, [&](const Expr* e) {
-    if (!found && is(e)) found = e;
-    return !found;
-  });
-  return found;
+Names target_names(const Expr* target) {
+  program::NameSet n;
+  program::target_names(target, n);
+  return {n.names().begin(), n.names().end()};
 }
 
-std::string last_of(const Expr* callee) {
-  return callee->kind == ExprKind::Name || callee->kind == ExprKind::Attribute ? callee->text : "";
-}
+std::string joined(const std::string& list, const std::string& one) { return list.empty() ? one : list + ", " + one; }
 
 class Slicer {
  public:
   Slicer(const program::Module& m, const std::string& model_class, const std::vector<std::string>& parameters,
          support::SourceManager& sources, const std::string& path)
-      : m_(m), class_(model_class), parameters_(parameters), sources_(sources), values_(m, sources, path) {}
+      : m_(m), script_(m, sources), class_(model_class), parameters_(parameters), sources_(sources), values_(m, sources, path) {}
 
   support::Expected<TrainingSlice> run() {
-    out_.file = sources_.file(m_.file).path;
+    out_.file = script_.path();
+    out_.names = script_.all_names();
     if (!find_model()) return fail("no call of " + class_ + " was found: expected model = " + class_ + "(…)");
-    if (!find_loop()) return fail("no loop was found that calls the model and backward()");
-    if (auto why = take_loop(); !why.empty()) return fail(why);
+    if (!find_loop() && !find_loop_in_a_function()) return fail("no loop was found that calls the model and backward()");
+    if (auto why = find_parts(); !why.empty()) return fail(why);
+    take_options(script_, values_, parts_, out_);
+    if (auto why = take_loss(); !why.empty()) return fail(why);
+    if (auto why = take_batch(); !why.empty()) return fail(why);
+    if (auto why = take_counters(); !why.empty()) return fail(why);
     take_constructor();
     take_data();
     take_setup();
     if (!problem_.empty()) return fail(problem_);
-    take_arguments();
     list_the_rest();
     return std::move(out_);
   }
 
  private:
   support::Diagnostic fail(const std::string& why) { return support::failure(out_.file + ": " + why, {}, "training"); }
-  std::string text(const support::Range& r) const { return std::string(sources_.text(r)); }
-  std::string line(const support::Range& r) const {
-    return fmt::format("{}:{}", out_.file.substr(out_.file.rfind('/') + 1), sources_.position(r.file, r.begin).line);
-  }
-
-  /// Statements at column 0, one after the other, with the comment lines directly above.
-  std::string lines(const Statements& list) const {
-    std::string out;
-    for (const auto* s : list) {
-      const std::string& file = sources_.file(m_.file).text;
-      std::uint32_t begin = s->range.begin;
-      if (s->kind == StmtKind::FunctionDef) begin = s->function->range.begin;
-      if (s->kind == StmtKind::ClassDef) begin = s->class_def->range.begin;
-      std::uint32_t start = begin;
-      while (start > 0 && file[start - 1] != '\n') --start;
-      const std::string indent = file.substr(start, begin - start);
-      std::uint32_t from = start;
-      while (from > 0) {  // comments above
-        std::uint32_t up = from - 1;
-        while (up > 0 && file[up - 1] != '\n') --up;
-        if (file.compare(up, indent.size(), indent) != 0 || file[up + indent.size()] != '#') break;
-        from = up;
-      }
-      std::uint32_t end = s->range.end;
-      while (end < file.size() && file[end] != '\n' &&
-             (file[end] == ' ' || file[end] == '#' || file.find('#', s->range.end) < file.find('\n', s->range.end)))
-        ++end;
-      std::string t = file.substr(from, end - from);
-      if (indent.find_first_not_of(" \t") != std::string::npos) t = file.substr(begin, s->range.end - begin);  // behind a semicolon
-      std::string moved;
-      for (std::size_t at = 0; at < t.size();) {
-        std::size_t stop = std::min(t.find('\n', at), t.size());
-        std::string l = t.substr(at, stop - at);
-        moved += (l.rfind(indent, 0) == 0 ? l.substr(indent.size()) : l) + "\n";
-        at = stop + 1;
-      }
-      out += moved;
-    }
-    return out;
-  }
+  std::string text(const support::Range& r) const { return script_.text(r); }
+  std::string line(const support::Range& r) const { return script_.line(r); }
 
   // ---- where things are ---------------------------------------------------------------------------------------------------
 
+  bool makes(const Expr* e) const {
+    if (e->kind != ExprKind::Call) return false;
+    const std::string name = last_name(e->kids[0]);
+    return name == class_ || (e->kids[0]->kind == ExprKind::Name && makers_.count(name));
+  }
+
   bool find_model() {
+    for (const auto* s : m_.body)  // def build(cfg): return Model(…)
+      if (s->kind == StmtKind::FunctionDef)
+        program::walk(s->function->body, [&](const Stmt* inner) {
+          if (inner->kind == StmtKind::Return && inner->value && makes(inner->value)) makers_.insert(s->function->name);
+          return plain(inner);
+        });
     std::function<void(const std::vector<Stmt*>&, const program::Function*)> look = [&](const std::vector<Stmt*>& body,
                                                                                         const program::Function* f) {
       for (const auto* s : body) {
         if (s->kind == StmtKind::FunctionDef) {
-          look(s->function->body, s->function);
+          if (!makers_.count(s->function->name)) look(s->function->body, s->function);
           continue;
         }
         if ((s->kind == StmtKind::Assign || s->kind == StmtKind::AnnAssign) && s->value && s->targets.size() == 1 &&
-            s->targets[0]->kind == ExprKind::Name &&
-            find(s, [&](const Expr* e) { return e->kind == ExprKind::Call && last_of(e->kids[0]) == class_; })) {
-          models_.insert(s->targets[0]->text);
+            s->targets[0]->kind == ExprKind::Name && find_expr(s, [&](const Expr* e) { return makes(e); })) {
+          parts_.models.insert(s->targets[0]->text);
           if (!made_) made_ = s, function_ = f;
         }
         look(s->body, f), look(s->orelse, f), look(s->finally, f);
@@ -140,43 +95,103 @@ class Slicer {
     if (!made_) return false;
     // model = model.to(device), ddp = DistributedDataParallel(model, …)
     program::walk(function_ ? function_->body : m_.body, [&](const Stmt* s) {
-      if (s->kind != StmtKind::Assign || s->targets.size() != 1 || s->targets[0]->kind != ExprKind::Name ||
-          s->value->kind != ExprKind::Call)
-        return true;
+      if (s->kind != StmtKind::Assign || s->targets.size() != 1 || s->value->kind != ExprKind::Call) return plain(s);
       const Expr* callee = s->value->kids[0];
       const Expr* root = program::root_name(callee);
-      const bool method = callee->kind == ExprKind::Attribute && root && models_.count(root->text) && callee->text != "parameters";
-      const bool wrap = !s->value->args.empty() && s->value->args[0].value->kind == ExprKind::Name &&
-          models_.count(s->value->args[0].value->text) &&
-          (last_of(callee).find("Parallel") != std::string::npos || last_of(callee) == "DDP" || last_of(callee) == "compile");
-      if (method || wrap) models_.insert(s->targets[0]->text);
+      const bool method = callee->kind == ExprKind::Attribute && root && parts_.models.count(root->text) &&
+          (callee->text == "to" || callee->text == "cuda" || callee->text == "train" || callee->text == "float" ||
+           callee->text == "double" || callee->text == "half" || callee->text == "bfloat16" || callee->text == "cpu" ||
+           callee->text == "apply");
+      const auto& args = s->value->args;
+      const bool given = !args.empty() && args[0].value->kind == ExprKind::Name && parts_.models.count(args[0].value->text);
+      const bool wrap = given &&
+          (last_name(callee).find("Parallel") != std::string::npos || last_name(callee) == "DDP" || last_name(callee) == "compile");
+      if (s->targets[0]->kind == ExprKind::Name && (method || wrap)) parts_.models.insert(s->targets[0]->text);
+      // model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+      if (given && last_name(callee) == "prepare" && s->targets[0]->kind == ExprKind::Tuple && !s->targets[0]->kids.empty() &&
+          s->targets[0]->kids[0]->kind == ExprKind::Name)
+        parts_.models.insert(s->targets[0]->kids[0]->text);
       return true;
     });
     return true;
   }
 
   bool calls_model(const Expr* e) const {
-    return e->kind == ExprKind::Call && e->kids[0]->kind == ExprKind::Name && models_.count(e->kids[0]->text);
+    return e->kind == ExprKind::Call && e->kids[0]->kind == ExprKind::Name && parts_.models.count(e->kids[0]->text);
   }
   static bool is_backward(const Expr* e) {
     return e->kind == ExprKind::Call && e->kids[0]->kind == ExprKind::Attribute && e->kids[0]->text == "backward";
   }
 
-  bool find_loop() {
-    program::walk(function_ ? function_->body : m_.body, [&](const Stmt* s) {
-      if (s->kind == StmtKind::For && find(s, [&](const Expr* e) { return calls_model(e); }) && find(s, is_backward)) loops_.push_back(s);
-      return s->kind != StmtKind::FunctionDef && s->kind != StmtKind::ClassDef;
+  /// The loops of a function around the model's call and backward(), outermost first.
+  std::vector<const Stmt*> loops_of(const std::vector<Stmt*>& body) const {
+    std::vector<const Stmt*> loops;
+    program::walk(body, [&](const Stmt* s) {
+      if (s->kind == StmtKind::For && find_expr(s, [&](const Expr* e) { return calls_model(e); }) && find_expr(s, is_backward))
+        loops.push_back(s);
+      return plain(s);
     });
-    if (loops_.empty()) return false;
-    loop_ = loops_.back();
+    return loops;
+  }
+
+  bool find_loop() {
+    parts_.loops = loops_of(function_ ? function_->body : m_.body);
+    if (parts_.loops.empty()) return false;
+    loop_ = parts_.loops.back();
     return true;
+  }
+
+  /// for epoch in …: train_one_epoch(model, loader, …): the function's parameters are what the call gives.
+  bool find_loop_in_a_function() {
+    std::vector<const Stmt*> around;
+    std::function<bool(const std::vector<Stmt*>&)> look = [&](const std::vector<Stmt*>& body) {
+      for (const auto* s : body) {
+        if (!plain(s)) continue;
+        if (s->kind == StmtKind::For) around.push_back(s);
+        if (look(s->body) || look(s->orelse)) return true;
+        if (s->kind == StmtKind::For) around.pop_back();
+        const Expr* call = nullptr;
+        if (s->value)
+          program::walk(s->value, [&](const Expr* e) {
+            if (e->kind == ExprKind::Call && e->kids[0]->kind == ExprKind::Name && script_.definition_of(e->kids[0]->text) &&
+                script_.definition_of(e->kids[0]->text)->kind == StmtKind::FunctionDef)
+              call = call ? call : e;
+            return true;
+          });
+        if (!call) continue;
+        const program::Function* f = script_.definition_of(call->kids[0]->text)->function;
+        std::map<std::string, const Expr*> given;
+        for (std::size_t i = 0; i < call->args.size(); ++i) {
+          const auto& a = call->args[i];
+          if (a.star || a.double_star) continue;
+          if (!a.keyword.empty()) given[a.keyword] = a.value;
+          else if (i < f->parameters.size()) given[f->parameters[i].name] = a.value;
+        }
+        const Names before = parts_.models;
+        for (const auto& [name, value] : given)
+          if (value->kind == ExprKind::Name && before.count(value->text)) parts_.models.insert(name);
+        auto loops = loops_of(f->body);
+        if (loops.empty()) {
+          parts_.models = before;
+          continue;
+        }
+        inner_ = f, inner_call_ = s, given_ = given;
+        parts_.loops = around;
+        parts_.loops.insert(parts_.loops.end(), loops.begin(), loops.end());
+        loop_ = parts_.loops.back();
+        parts_.used.insert(s);
+        return true;
+      }
+      return false;
+    };
+    return look(function_ ? function_->body : m_.body);
   }
 
   // ---- the loop: batch, model, loss -------------------------------------------------------------------------------------------
 
   void flatten(const std::vector<Stmt*>& body, Statements& out) {
     for (const auto* s : body) {
-      if (s->kind == StmtKind::With && (find(s, [&](const Expr* e) { return calls_model(e) || is_backward(e); }))) {
+      if (s->kind == StmtKind::With && (find_expr(s, [&](const Expr* e) { return calls_model(e) || is_backward(e); }))) {
         out_.left.push_back(line(s->range) + ": `" + text({s->range.file, s->range.begin, s->body.front()->range.begin}).substr(0, 60) +
                             "…`: precision and contexts are arguments of run.sh");
         flatten(s->body, out);
@@ -191,11 +206,13 @@ class Slicer {
     Statements out;
     for (auto it = list.rbegin(); it != list.rend(); ++it) {
       const Stmt* s = *it;
-      Names w = writes(s);
+      Names w = names_written(s);
       bool wanted = meets(w, needed);
       if (s->kind == StmtKind::Expression && s->value && s->value->kind == ExprKind::Call) {  // x.clamp_(0)
-        const Expr* root = program::root_name(s->value->kids[0]);
-        wanted = wanted || (s->value->kids[0]->kind == ExprKind::Attribute && root && needed.count(root->text) && !imported(root->text));
+        const Expr* callee = s->value->kids[0];
+        const Expr* root = program::root_name(callee);
+        wanted = wanted || (callee->kind == ExprKind::Attribute && root && needed.count(root->text) && !script_.imported(root->text));
+        if (callee->kind == ExprKind::Attribute && callee->text == "set_epoch") wanted = false;  // Megatron's samplers count themselves
       }
       if ((s->kind == StmtKind::Assign || s->kind == StmtKind::AugAssign) && !s->targets.empty())  // x[0] = …, x.a = …
         if (const Expr* root = program::root_name(s->targets[0]); root && needed.count(root->text)) wanted = true;
@@ -204,96 +221,251 @@ class Slicer {
           s->kind == StmtKind::Assign || s->kind == StmtKind::AnnAssign || s->kind == StmtKind::For || s->kind == StmtKind::With;
       if (surely)
         for (const auto& n : w) needed.erase(n);
-      for (const auto& n : reads(s)) needed.insert(n);
+      for (const auto& n : names_read(s)) needed.insert(n);
       out.push_back(s);
-      used_.insert(s);
+      parts_.used.insert(s);
     }
     std::reverse(out.begin(), out.end());
     return out;
   }
 
-  std::string take_loop() {
-    Statements s;
-    flatten(loop_->body, s);
-    std::size_t at = s.size(), back = s.size();
-    for (std::size_t i = 0; i < s.size(); ++i) {
-      if (at == s.size() && find(s[i], [&](const Expr* e) { return calls_model(e); })) at = i;
-      if (back == s.size() && find(s[i], is_backward)) back = i;
+  std::string find_parts() {
+    flatten(loop_->body, body_);
+    call_at_ = back_at_ = body_.size();
+    std::size_t calls = 0;
+    for (std::size_t i = 0; i < body_.size(); ++i) {
+      program::walk_exprs({const_cast<Stmt*>(body_[i])}, [&](const Expr* e) {
+        calls += calls_model(e);
+        return true;
+      });
+      if (call_at_ == body_.size() && find_expr(body_[i], [&](const Expr* e) { return calls_model(e); })) call_at_ = i;
+      if (back_at_ == body_.size() && find_expr(body_[i], is_backward)) back_at_ = i;
+      if (back_at_ == i && i < body_.size() && calls > 1)
+        return line(loop_->range) + ": the model is called more than once before backward(): a pipeline runs it once a batch";
     }
-    if (at == s.size() || back == s.size() || back < at)
+    if (call_at_ == body_.size() || back_at_ == body_.size() || back_at_ < call_at_)
       return line(loop_->range) + ": the model's call and backward() are not statements of this loop, one after the other";
-    if (s[at]->kind == StmtKind::If || s[at]->kind == StmtKind::For)
-      return line(s[at]->range) + ": the model is called under a condition or a loop of its own";
-    const Expr* call = find(s[at], [&](const Expr* e) { return calls_model(e); });
-    call_ = call;
-    used_.insert(s[at]), used_.insert(s[back]);
+    const Stmt* at = body_[call_at_];
+    if (at->kind == StmtKind::If || at->kind == StmtKind::For || at->kind == StmtKind::While || at->kind == StmtKind::Try)
+      return line(at->range) + ": the model is called under a condition or a loop of its own";
+    call_ = find_expr(at, [&](const Expr* e) { return calls_model(e); });
+    parts_.used.insert(at), parts_.used.insert(body_[back_at_]);
+    // What gives the batch: for …, batch in enumerate(tqdm(loader)), or next(iterator) in the loop.
     const Expr* target = loop_->targets[0];
     const Expr* iterable = loop_->value;
     while (iterable->kind == ExprKind::Call && !iterable->args.empty() &&
-           (last_of(iterable->kids[0]) == "enumerate" || last_of(iterable->kids[0]) == "tqdm")) {
-      if (last_of(iterable->kids[0]) == "enumerate" && target->kind == ExprKind::Tuple && target->kids.size() == 2)
+           (last_name(iterable->kids[0]) == "enumerate" || last_name(iterable->kids[0]) == "tqdm")) {
+      if (last_name(iterable->kids[0]) == "enumerate" && target->kind == ExprKind::Tuple && target->kids.size() == 2) {
+        const Expr* from = call_argument(iterable, "start", 1);
+        if (target->kids[0]->kind == ExprKind::Name) counters_[target->kids[0]->text] = {false, from ? text(from->range) : ""};
         target = target->kids[1];
+      }
       iterable = iterable->args[0].value;
     }
-    loader_ = iterable;
+    if (iterable->kind == ExprKind::Call && last_name(iterable->kids[0]) == "range") {
+      if (target->kind == ExprKind::Name && iterable->args.size() == 1) counters_[target->text] = {false, ""};
+      target = nullptr;
+      for (const auto* s : body_) {
+        const Expr* v = s->kind == StmtKind::Assign && s->targets.size() == 1 ? s->value : nullptr;
+        if (!v || v->kind != ExprKind::Call || last_name(v->kids[0]) != "next" || v->args.empty()) continue;
+        target = s->targets[0], iterable = v->args[0].value;
+        parts_.used.insert(s);
+        batch_statement_ = s;
+        break;
+      }
+      if (!target) return line(loop_->range) + ": where this loop has its batches from was not found";
+      if (iterable->kind == ExprKind::Name)
+        program::walk(inner_          ? inner_->body
+                          : function_ ? function_->body
+                                      : m_.body,
+                      [&](const Stmt* s) {
+                        if (s->kind == StmtKind::Assign && s->targets.size() == 1 && s->targets[0]->kind == ExprKind::Name &&
+                            s->targets[0]->text == iterable->text && s->value->kind == ExprKind::Call &&
+                            last_name(s->value->kids[0]) == "iter" && !s->value->args.empty()) {
+                          parts_.used.insert(s);
+                          iterable = s->value->args[0].value;
+                        }
+                        return plain(s);
+                      });
+    }
+    if (iterable->kind == ExprKind::Name)
+      if (auto it = given_.find(iterable->text); it != given_.end()) iterable = it->second;
+    parts_.loader = iterable;
     out_.batch = text(target->range);
-    program::NameSet of_batch;
-    program::target_names(target, of_batch);
-    // The loss.
-    const Expr* b = find(s[back], is_backward)->kids[0]->kids[0];
-    if (b->kind == ExprKind::Call && !b->args.empty()) {  // scaler.scale(loss)
+    of_batch_ = target_names(target);
+    for (std::size_t i = 0; i + 1 < parts_.loops.size(); ++i) {
+      const Stmt* l = parts_.loops[i];
+      const Expr* r = l->value;
+      if (r->kind == ExprKind::Call && last_name(r->kids[0]) == "tqdm" && !r->args.empty()) r = r->args[0].value;
+      if (parts_.loops.size() != 2 || l->targets[0]->kind != ExprKind::Name || r->kind != ExprKind::Call ||
+          (last_name(r->kids[0]) != "range" && last_name(r->kids[0]) != "trange") || r->args.empty() || r->args.size() > 2)
+        continue;
+      counters_[l->targets[0]->text] = {true, r->args.size() == 2 && r->args[1].keyword.empty() ? text(r->args[0].value->range) : ""};
+    }
+    return "";
+  }
+
+  std::string take_loss() {
+    const Stmt* at = body_[call_at_];
+    const Expr* backward = find_expr(body_[back_at_], is_backward);
+    const Expr* b = backward->kids[0]->kids[0];
+    if (!backward->args.empty() && backward->args[0].keyword.empty() && b->kind == ExprKind::Name &&
+        !names_written_in_loop().count(b->text)) {
+      out_.left.push_back(line(backward->range) + ": `" + text(backward->range) + "`: backward, precision and scaling are Megatron's");
+      b = backward->args[0].value;  // accelerator.backward(loss)
+    } else if (b->kind == ExprKind::Call && b->args.size() == 1 && last_name(b->kids[0]) == "scale") {
       out_.left.push_back(line(b->range) + ": `" + text(b->range) + "`: loss scaling is Megatron's (--fp16)");
       b = b->args[0].value;
     }
-    if (b->kind == ExprKind::Binary && b->text == "/") {
-      out_.left.push_back(line(b->range) + ": `" + text(b->range) + "`: gradients are accumulated over micro-batches by the schedule");
-      b = b->kids[0];
+    Statements between(body_.begin() + static_cast<std::ptrdiff_t>(call_at_) + 1, body_.begin() + static_cast<std::ptrdiff_t>(back_at_));
+    bool divided = false;
+    if (!out_.accumulate.empty()) {
+      if (b->kind == ExprKind::Binary && b->text == "/" && values_.number(b->kids[1]) == out_.accumulate) b = b->kids[0], divided = true;
+      std::erase_if(between, [&](const Stmt* s) {  // loss = loss / N: Megatron averages over the micro-batches
+        const Expr* by = s->kind == StmtKind::AugAssign && s->op == "/" ? s->value
+            : s->kind == StmtKind::Assign && s->value->kind == ExprKind::Binary && s->value->text == "/" &&
+                text(s->value->kids[0]->range) == text(s->targets[0]->range)
+            ? s->value->kids[1]
+            : nullptr;
+        if (!by || values_.number(by) != out_.accumulate) return false;
+        parts_.used.insert(s);
+        return divided = true;
+      });
     }
     out_.loss_value = text(b->range);
-    Statements between(s.begin() + static_cast<std::ptrdiff_t>(at) + 1, s.begin() + static_cast<std::ptrdiff_t>(back));
-    Names needed = reads(b);
-    Statements loss = slice(between, needed);
+    if (!out_.accumulate.empty() && !divided) out_.loss_value = "(" + out_.loss_value + ") * " + out_.accumulate;
+    Names needed = names_read(b);
+    const Statements loss = slice(between, needed);
+    for (const auto* s : loss)
+      if (jumps(s)) return line(s->range) + ": the loss leaves the loop on the way: `" + script_.shortened(s->range) + "`";
     std::string first;
-    if ((s[at]->kind == StmtKind::Assign) && s[at]->value == call) {
-      out_.outputs = text(s[at]->targets[0]->range);
-      for (const auto& n : writes(s[at])) needed.erase(n);
+    const bool direct = at->kind == StmtKind::Assign && at->value == call_;
+    if (direct) {
+      out_.outputs = text(at->targets[0]->range);
     } else {  // loss = criterion(model(x), y)
-      out_.outputs = "output";
-      std::string t = text(s[at]->range);
-      t.replace(call->range.begin - s[at]->range.begin, call->range.end - call->range.begin, "output");
+      out_.output_name = "output";
+      while (out_.names.count(out_.output_name)) out_.output_name = "model_" + out_.output_name;
+      std::string t = text(at->range);
+      t.replace(call_->range.begin - at->range.begin, call_->range.end - call_->range.begin, out_.output_name);
       first = t + "\n";
-      for (const auto& n : writes(s[at])) needed.erase(n);
-      for (const auto& n : reads(s[at])) needed.insert(n);
     }
-    for (const auto& n : models_)
-      if (needed.erase(n) && s[at]->value == call) return line(s[back]->range) + ": the loss reads the model itself";
-    out_.loss = first + lines(loss);
-    // The batch.
+    for (const auto& n : names_written(at)) needed.erase(n);
+    if (!direct) {
+      Names of_call;
+      for (const auto& n : names_read(call_)) of_call.insert(n);
+      Names others;  // what the statement reads beside the call
+      program::walk_exprs({const_cast<Stmt*>(at)}, [&](const Expr* e) {
+        if (e == call_) return false;
+        if (e->kind == ExprKind::Name) others.insert(e->text);
+        return true;
+      });
+      const Names read = names_read(at);
+      for (const auto& n : others)
+        if (read.count(n)) needed.insert(n);
+    }
+    for (const auto& n : parts_.models)
+      if (needed.count(n)) return line(body_[back_at_]->range) + ": the loss reads the model itself";
+    out_.loss = first + script_.lines(loss);
+    for (const auto* s : loss)
+      for (const auto& n : names_written(s)) loss_writes_.insert(n);
+    of_loss_ = needed;
+    return "";
+  }
+
+  Names names_written_in_loop() const {
+    Names out;
+    for (const auto* s : body_)
+      for (const auto& n : names_written(s)) out.insert(n);
+    for (const auto* l : parts_.loops)
+      for (const auto& n : target_names(l->targets[0])) out.insert(n);
+    return out;
+  }
+
+  /// Statements of the loops around that depend on their counters: they run with every batch.
+  Statements every_epoch() const {
+    Statements out;
+    Names dependent;
+    for (const auto& [name, how] : counters_) dependent.insert(name);
+    std::function<bool(const std::vector<Stmt*>&)> until = [&](const std::vector<Stmt*>& body) {
+      for (const auto* s : body) {
+        if (s == loop_ || s == inner_call_) return true;
+        if (s->range.contains(loop_->range) || (inner_call_ && s->range.contains(inner_call_->range)))
+          return until(s->body) || until(s->orelse);
+        if (!plain(s) || !meets(names_read(s), dependent)) continue;
+        out.push_back(s);
+        for (const auto& n : names_written(s)) dependent.insert(n);
+      }
+      return true;
+    };
+    for (const auto* l : parts_.loops)
+      if (l != loop_ &&
+          (l == parts_.loops.front() || (inner_ && !inner_call_->range.contains(l->range) && !l->range.contains(inner_call_->range))))
+        until(l->body);
+    return out;
+  }
+
+  std::string take_batch() {
     Names wanted;
-    for (const auto& a : call->args)
-      for (const auto& n : reads(a.value)) wanted.insert(n);
-    for (const auto& a : call->args) out_.inputs += (out_.inputs.empty() ? "" : ", ") + text(a.range);
-    Names of_loss = needed;
-    wanted.insert(needed.begin(), needed.end());
-    Statements before(s.begin(), s.begin() + static_cast<std::ptrdiff_t>(at));
-    Statements prepare = slice(before, wanted);
-    out_.prepare = lines(prepare);
+    for (const auto& a : call_->args) {
+      if (a.star) return line(a.range) + ": `" + text(a.range) + "`: what the model is given cannot be told";
+      for (const auto& n : names_read(a.value)) wanted.insert(n);
+      if (a.keyword.empty() && !a.double_star) out_.inputs = joined(out_.inputs, text(a.range));
+      else out_.keywords = joined(out_.keywords, text(a.range));
+    }
+    const Names of_call = wanted;
+    wanted.insert(of_loss_.begin(), of_loss_.end());
+    Statements before = every_epoch();
+    for (std::size_t i = 0; i < call_at_; ++i)
+      if (body_[i] != batch_statement_) before.push_back(body_[i]);
+    const Statements prepare = slice(before, wanted);
+    for (const auto* s : prepare)
+      if (jumps(s))
+        return line(s->range) + ": the preparation of a batch leaves the loop on the way: `" + script_.shortened(s->range) + "`";
+    out_.prepare = script_.lines(prepare);
     Names of_prepare;
-    for (const auto* p : prepare)
-      for (const auto& n : writes(p)) of_prepare.insert(n);
-    for (const auto& n : of_loss)
-      if (of_prepare.count(n) || of_batch.contains(n)) out_.labels.push_back(n);
+    for (const auto* s : prepare)
+      for (const auto& n : names_written(s)) of_prepare.insert(n);
+    // Not the batch's, nor the model's result: from before the loop.
     for (const auto& n : wanted)
-      if (!of_batch.contains(n)) outer_.insert(n);
-    program::NameSet loop_names;
-    program::target_names(loop_->targets[0], loop_names);
-    for (const auto& n : loop_names.names())
-      if (!of_batch.contains(n) && outer_.erase(n)) return line(loop_->range) + ": batch preparation or loss reads the loop's counter " + n;
+      if (!of_batch_.count(n)) outer_.insert(n);
+    for (const auto& n : of_loss_)
+      if (of_prepare.count(n) || of_batch_.count(n) || counters_.count(n)) out_.labels.push_back(n);
+    for (const auto& n : of_prepare)
+      if (outer_.count(n)) out_.prepare_carries.push_back(n);
+    for (const auto& n : loss_writes_)
+      if (outer_.count(n) && !of_prepare.count(n)) out_.loss_carries.push_back(n);
+    // What another statement of the loop binds for the next batch would stay what it was before the first.
+    for (const auto* s : body_) {
+      if (parts_.used.count(s)) continue;
+      for (const auto& n : names_written(s))
+        if (outer_.count(n) && !counters_.count(n))
+          return line(s->range) + ": `" + script_.shortened(s->range) + "` makes " + n + " for the next batch, which reads it";
+    }
+    return "";
+  }
+
+  /// epoch and step, where batch preparation or loss reads them.
+  std::string take_counters() {
+    for (const auto* l : parts_.loops)
+      for (const auto& n : target_names(l->targets[0])) {
+        if (of_batch_.count(n) || (!outer_.count(n) && std::find(out_.labels.begin(), out_.labels.end(), n) == out_.labels.end())) continue;
+        auto it = counters_.find(n);
+        if (it == counters_.end()) return line(l->range) + ": batch preparation or loss reads the loop's " + n;
+        const auto& [epoch, from] = it->second;
+        (epoch ? out_.epoch : out_.step) =
+            n + " = " + (from.empty() ? "" : from + " + ") + "{position} " + (epoch ? "//" : "%") + " {steps}";
+        outer_.erase(n);
+      }
     return "";
   }
 
   void take_constructor() {
-    const Expr* call = find(made_, [&](const Expr* e) { return e->kind == ExprKind::Call && last_of(e->kids[0]) == class_; });
+    const Expr* call = find_expr(made_, [&](const Expr* e) { return makes(e); });
+    if (last_name(call->kids[0]) != class_) {
+      out_.left.push_back(line(call->range) + ": `" + text(call->range) +
+                          "` builds the model: the stages are built as they were converted");
+      return;
+    }
     std::string out;
     Names needed;
     for (std::size_t i = 0; i < call->args.size(); ++i) {
@@ -304,71 +476,85 @@ class Slicer {
                             " cannot be named: the stages are built as they were converted");
         return;
       }
-      out += (out.empty() ? "" : ", ") + (a.double_star ? text(a.range) : name + "=" + text(a.value->range));
-      for (const auto& n : reads(a.value)) needed.insert(n);
+      out = joined(out, a.double_star ? text(a.range) : name + "=" + text(a.value->range));
+      for (const auto& n : names_read(a.value)) needed.insert(n);
     }
     out_.constructor = out;
-    outer_.insert(needed.begin(), needed.end());
+    of_constructor_ = needed;
   }
 
   // ---- what is outside --------------------------------------------------------------------------------------------------------
 
-  const Stmt* import_of(const std::string& name) const {
-    for (const auto* s : m_.body)
-      if (s->kind == StmtKind::Import || s->kind == StmtKind::ImportFrom)
-        for (const auto& i : s->imports)
-          if ((!i.asname.empty() ? i.asname : s->kind == StmtKind::Import ? i.name.substr(0, i.name.find('.')) : i.name) == name) return s;
-    return nullptr;
-  }
-  bool imported(const std::string& name) const { return import_of(name) != nullptr; }
-  const Stmt* definition_of(const std::string& name) const {
-    for (const auto* s : m_.body) {
-      if (s->kind == StmtKind::FunctionDef && s->function->name == name) return s;
-      if (s->kind == StmtKind::ClassDef && s->class_def->name == name) return s;
+  /// Statements of a body that ran before `end`; loops and conditions around it are opened.
+  bool until(const std::vector<Stmt*>& body, const Stmt* end, Statements& out) const {
+    for (const auto* s : body) {
+      if (s == end) return true;
+      if (s->range.contains(end->range) && plain(s)) {
+        if (until(s->body, end, out) || until(s->orelse, end, out)) return true;
+        continue;
+      }
+      if (TrainingScript::main_guard(s)) {
+        for (const auto* k : s->body) out.push_back(k);
+        continue;
+      }
+      if (plain(s)) out.push_back(s);
     }
-    return nullptr;
-  }
-  static bool main_guard(const Stmt* s) {
-    return s->kind == StmtKind::If && s->value && s->value->kind == ExprKind::Compare && !s->value->kids.empty() &&
-        s->value->kids[0]->text == "__name__";
+    return false;
   }
 
-  /// Statements that ran before the loop: of the module, of the main guard, of its function; loops around it are opened.
-  Statements outside() {
+  /// What ran before the loop, or before the call of the function that has it: of the module, of the main guard, of its function.
+  Statements outside() const {
     Statements out;
-    auto plain = [](const Stmt* s) {
-      return s->kind != StmtKind::FunctionDef && s->kind != StmtKind::ClassDef && s->kind != StmtKind::Import &&
-          s->kind != StmtKind::ImportFrom;
-    };
-    std::function<bool(const std::vector<Stmt*>&)> until = [&](const std::vector<Stmt*>& body) {
-      for (const auto* s : body) {
-        if (s == loop_) return true;
-        if (s->range.contains(loop_->range) && plain(s)) {
-          if (until(s->body) || until(s->orelse)) return true;
-          continue;
-        }
-        if (main_guard(s)) {
-          if (!function_) {
-            if (until(s->body)) return true;
-          } else
-            for (const auto* k : s->body) out.push_back(k);
-          continue;
-        }
-        if (plain(s)) out.push_back(s);
-      }
-      return false;
-    };
+    const Stmt* end = inner_ ? inner_call_ : loop_;
     if (!function_) {
-      until(m_.body);
+      until(m_.body, end, out);
       return out;
     }
-    for (const auto* s : m_.body) {
-      if (main_guard(s))
-        for (const auto* k : s->body) out.push_back(k);
-      else if (plain(s)) out.push_back(s);
-    }
-    until(function_->body);
+    until(m_.body, script_.definition_of(function_->name) ? script_.definition_of(function_->name) : end, out);
+    for (const auto* s : m_.body)  // behind the function, too: it is called from there
+      if (s->range.begin > function_->range.end) {
+        if (TrainingScript::main_guard(s)) out.insert(out.end(), s->body.begin(), s->body.end());
+        else if (plain(s)) out.push_back(s);
+      }
+    until(function_->body, end, out);
     return out;
+  }
+
+  /// Statements that give what is needed, as text in the order in which they run. `skip`: those that are elsewhere already.
+  std::string before(Names& needed, const std::set<const Stmt*>& skip, Statements& taken) {
+    std::string inside, bound;
+    if (inner_) {
+      Statements list;
+      until(inner_->body, loop_, list);
+      Statements in = slice(list, needed);
+      std::erase_if(in, [&](const Stmt* s) { return skip.count(s) != 0; });
+      inside = script_.lines(in);
+      Names inner_names;
+      for (const auto* s : in)
+        for (const auto& n : names_written(s)) inner_names.insert(n);
+      for (const auto& p : inner_->parameters) {
+        if (!needed.count(p.name)) continue;
+        auto it = given_.find(p.name);
+        const Expr* value = it != given_.end() ? it->second : p.default_value;
+        if (!value) {
+          problem_ = line(inner_->def_range) + ": what " + inner_->name + "'s argument " + p.name + " is cannot be told";
+          continue;
+        }
+        if (text(value->range) == p.name) continue;
+        bound += p.name + " = " + text(value->range) + "\n";
+        bound_.insert(p.name);
+        inner_names.insert(p.name);
+        needed.erase(p.name);
+        for (const auto& n : names_read(value)) needed.insert(n);
+      }
+      taken.insert(taken.end(), in.begin(), in.end());
+      if (meets(inner_names, needed))
+        problem_ = line(inner_->def_range) + ": " + inner_->name + " and its caller call different things by one name";
+    }
+    Statements out = slice(outside(), needed);
+    std::erase_if(out, [&](const Stmt* s) { return skip.count(s) != 0; });
+    taken.insert(taken.begin(), out.begin(), out.end());
+    return script_.lines(out) + bound + inside;
   }
 
   /// `cfg` of main(cfg): what the call in the main guard gives, or the file that hydra reads.
@@ -387,88 +573,101 @@ class Slicer {
           }
           if (name.size() < 5 || name.substr(name.size() - 5) != ".yaml") name += ".yaml";
           out_.imports.push_back("from omegaconf import OmegaConf");
-          value = "OmegaConf.load(os.path.join(HERE, \"" + support::normal_path(folder + "/" + name) + "\"))";
+          value = "OmegaConf.load(os.path.join({here}, \"" + support::normal_path(folder + "/" + name) + "\"))";
         }
       if (value.empty())
         program::walk_exprs(m_.body, [&](const Expr* e) {
           if (e->kind == ExprKind::Call && e->kids[0]->kind == ExprKind::Name && e->kids[0]->text == function_->name)
-            for (std::size_t k = 0; k < e->args.size(); ++k)
-              if (e->args[k].keyword == p.name || (e->args[k].keyword.empty() && k == i)) value = text(e->args[k].value->range);
+            if (const Expr* given = call_argument(e, p.name, static_cast<int>(i))) value = text(given->range);
           return true;
         });
       if (value.empty() && p.default_value) value = text(p.default_value->range);
       if (value.empty())
         problem_ = line(function_->def_range) + ": what " + function_->name + "'s argument " + p.name + " is cannot be told";
-      else if (value != p.name) given_ += p.name + " = " + value + "\n", setup_.insert(p.name);
+      else if (value != p.name) parameters_text_ += p.name + " = " + value + "\n", bound_.insert(p.name);
     }
   }
 
   void take_data() {
-    if (loader_->kind != ExprKind::Name) {
-      data_names_ = reads(loader_);
-      out_.train = "(" + text(loader_->range) + ").dataset";
+    if (parts_.loader->kind != ExprKind::Name) {
+      data_names_ = names_read(parts_.loader);
+      out_.train = "(" + text(parts_.loader->range) + ").dataset";
     } else {
-      data_names_ = {loader_->text};
-      out_.train = loader_->text + ".dataset";
+      data_names_ = {parts_.loader->text};
+      out_.train = parts_.loader->text + ".dataset";
     }
-    for (const auto* s : outside())
-      for (const auto& n : writes(s)) {
+    for (const auto* s : outside()) {
+      // Another loader: what a loop goes over, or what is built as a DataLoader is.
+      const Expr* v = s->kind == StmtKind::Assign ? s->value : nullptr;
+      if (!v || v->kind != ExprKind::Call || last_name(v->kids[0]) == "dict") continue;
+      for (const auto& n : names_written(s)) {
         std::string low = n;
         std::transform(low.begin(), low.end(), low.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-        if (low.find("load") == std::string::npos || n == loader_->text) continue;
+        if (low.find("load") == std::string::npos || n == out_.train.substr(0, out_.train.find(".dataset"))) continue;
         if (low.find("val") != std::string::npos && out_.valid.empty()) out_.valid = n + ".dataset", data_names_.insert(n);
         else if (low.find("test") != std::string::npos && out_.test.empty()) out_.test = n + ".dataset", data_names_.insert(n);
       }
+    }
   }
 
   void take_setup() {
-    const Statements all = outside();
     auto keep = [&](Names& names) {  // names of imports and definitions are not sliced
       for (auto it = names.begin(); it != names.end();)
-        it = imported(*it) || definition_of(*it) ? (globals_.insert(*it), names.erase(it)) : std::next(it);
+        it = script_.imported(*it) || script_.definition_of(*it) ? (globals_.insert(*it), names.erase(it)) : std::next(it);
     };
     Names data = data_names_, rest = outer_;
+    rest.insert(of_constructor_.begin(), of_constructor_.end());
+    const Names read_outside = rest;
     keep(rest);
-    Statements setup = slice(all, rest);
     keep(data);
-    Statements loaders = slice(all, data);
-    // What both need, and all that the data set's statements read from what the setup makes, is setup.
-    std::set<const Stmt*> in_setup(setup.begin(), setup.end());
-    std::erase_if(loaders, [&](const Stmt* s) { return in_setup.count(s) != 0; });
+    Statements taken;
+    const std::string setup = before(rest, {}, taken);
+    const std::set<const Stmt*> in_setup(taken.begin(), taken.end());
+    Statements loaders;
+    const std::string data_text = before(data, in_setup, loaders);
     Names everything = rest;
     everything.insert(data.begin(), data.end());
     parameters(everything);
-    for (const auto* list : {&setup, &loaders})
+    for (const auto* list : {&taken, &loaders})
       for (const auto* s : *list) {
-        for (const auto& n : reads(s)) globals_.insert(n);
-        if (meets(reads(s), models_) || meets(writes(s), models_))
-          problem_ = line(s->range) + ": what the data or the loss needs depends on the model: `" + text(s->range).substr(0, 80) + "`";
+        for (const auto& n : names_read(s)) globals_.insert(n);
+        if (meets(names_read(s), parts_.models) || meets(names_written(s), parts_.models))
+          problem_ = line(s->range) + ": what the data or the loss needs depends on the model: `" + script_.shortened(s->range) + "`";
+        if (jumps(s))
+          problem_ = line(s->range) + ": what the data or the loss needs returns on the way: `" + script_.shortened(s->range) + "`";
       }
-    for (const auto* s : setup)
-      for (const auto& n : writes(s)) setup_.insert(n);
-    for (const auto& n : outer_) globals_.insert(n);
-    out_.setup = given_ + lines(setup);
-    out_.data = lines(loaders);
-    out_.setup_names.assign(setup_.begin(), setup_.end());
-    // Functions, classes and imports, and what these use in turn.
+    for (const auto* s : taken)
+      for (const auto& n : names_written(s)) bound_.insert(n);
+    globals_.insert(read_outside.begin(), read_outside.end());
+    for (const auto& n : bound_) globals_.insert(n);
+    for (const auto& n : everything) globals_.insert(n);
+    out_.setup = parameters_text_ + setup;
+    out_.data = data_text;
+    out_.setup_names.assign(bound_.begin(), bound_.end());
+    take_definitions(in_setup);
+    check_arguments();
+  }
+
+  /// Functions, classes and imports, and what these use in turn.
+  void take_definitions(const std::set<const Stmt*>& in_setup) {
     std::set<std::string> seen;
     Statements definitions;
     std::vector<std::string> queue(globals_.begin(), globals_.end());
     for (std::size_t i = 0; i < queue.size(); ++i) {
       const std::string n = queue[i];
       if (!seen.insert(n).second) continue;
-      if (const Stmt* d = definition_of(n)) {
-        if (d->kind == StmtKind::FunctionDef && d->function == function_) continue;
+      if (const Stmt* d = script_.definition_of(n)) {
+        if (d->kind == StmtKind::FunctionDef && (d->function == function_ || d->function == inner_)) continue;
         definitions.push_back(d);
-        used_.insert(d);
-        for (const auto& r : reads(d)) queue.push_back(r);
+        parts_.used.insert(d);
+        for (const auto& r : names_read(d)) queue.push_back(r);
         for (const auto* s : m_.body)  // constants of the module
-          if (s->kind == StmtKind::Assign && meets(writes(s), reads(d)) &&
-              std::none_of(setup.begin(), setup.end(), [&](const Stmt* k) { return k == s; })) {
+          if (s->kind == StmtKind::Assign && meets(names_written(s), names_read(d)) && !in_setup.count(s)) {
             definitions.push_back(s);
-            for (const auto& r : reads(s)) queue.push_back(r);
+            parts_.used.insert(s);
+            for (const auto& r : names_read(s)) queue.push_back(r);
           }
-      } else if (const Stmt* s = import_of(n)) {
+      } else if (const Stmt* s = script_.import_of(n)) {
         for (const auto& i : s->imports) {
           const std::string bound = !i.asname.empty() ? i.asname
               : s->kind == StmtKind::Import           ? i.name.substr(0, i.name.find('.'))
@@ -483,160 +682,105 @@ class Slicer {
     }
     std::sort(definitions.begin(), definitions.end(), [](auto* a, auto* b) { return a->range.begin < b->range.begin; });
     definitions.erase(std::unique(definitions.begin(), definitions.end()), definitions.end());
-    for (const auto* d : definitions) out_.definitions += "\n\n" + lines({d});
+    for (const auto* d : definitions) out_.definitions += "\n\n" + script_.lines({d});
     std::sort(out_.imports.begin(), out_.imports.end());
     out_.imports.erase(std::unique(out_.imports.begin(), out_.imports.end()), out_.imports.end());
     std::stable_partition(out_.imports.begin(), out_.imports.end(), [](const std::string& l) { return l.rfind("import ", 0) == 0; });
   }
 
-  // ---- what becomes arguments ---------------------------------------------------------------------------------------------------
-
-  void argument(const std::string& name, const Expr* e, const std::string& what) {
-    if (!e) return;
-    if (auto v = values_.number(e)) {
-      out_.arguments.emplace_back(name, *v);
-      out_.argument_lines[name] = line(e->range) + " `" + what + "`";
-    } else {
-      out_.left.push_back(line(e->range) + ": " + what + " = `" + text(e->range) + "` cannot be told from the source: give " + name +
-                          " in run.sh");
-    }
+  /// The script's own command line: its arguments have their defaults here.
+  void check_arguments() {
+    for (const std::string& t : {out_.setup, out_.data, out_.definitions})
+      if (t.find("parse_args([])") != std::string::npos || t.find("parse_known_args([])") != std::string::npos) {
+        support::Range at{};
+        program::walk_exprs(m_.body, [&](const Expr* e) {
+          if (e->kind != ExprKind::Call || e->kids[0]->kind != ExprKind::Attribute) return true;
+          if (e->kids[0]->text == "parse_args" || e->kids[0]->text == "parse_known_args") at = e->range;
+          const Expr* required = call_argument(e, "required");
+          const bool positional = !e->args.empty() && e->args[0].value->kind == ExprKind::String && !e->args[0].value->text.empty() &&
+              e->args[0].value->text[0] != '-' && !call_argument(e, "nargs");
+          if (e->kids[0]->text == "add_argument" && ((required && text(required->range) == "True") || positional))
+            problem_ = line(e->range) + ": `" + script_.shortened(e->range) + "` has no default: give the argument one";
+          return true;
+        });
+        out_.notes.push_back(line(at) + ": the script's own command-line arguments have their defaults; train.py says them");
+        return;
+      }
   }
 
-  void take_arguments() {
-    bool clips = false;
-    std::string optimizer;
-    program::walk(m_.body, [&](const Stmt* s) {
-      if (s->kind != StmtKind::Assign && s->kind != StmtKind::Expression) return true;
-      const Expr* call = s->value && s->value->kind == ExprKind::Call ? s->value : nullptr;
-      if (!call) return true;
-      const std::string name = last_of(call->kids[0]);
-      auto keyword = [&](const std::string& k) -> const Expr* {
-        for (const auto& a : call->args)
-          if (a.keyword == k) return a.value;
-        return nullptr;
-      };
-      const bool of_model = !call->args.empty() && find(s, [&](const Expr* e) {
-        return e->kind == ExprKind::Call && e->kids[0]->kind == ExprKind::Attribute && e->kids[0]->text == "parameters" &&
-            models_.count(e->kids[0]->kids[0]->text);
-      });
-      if (name == "clip_grad_norm_" && call->args.size() > 1) {
-        clips = true;
-        used_.insert(s);
-        argument("--clip-grad", call->args[1].value, "max_norm");
-      } else if (of_model && s->kind == StmtKind::Assign && optimizer.empty()) {
-        optimizer = name;
-        used_.insert(s);
-        if (name != "Adam" && name != "AdamW" && name != "SGD" && name != "FusedAdam")
-          out_.left.push_back(line(s->range) + ": the optimizer " + name + " is not Megatron's; run.sh takes adam");
-        out_.arguments.emplace_back("--optimizer", name == "SGD" ? "sgd" : "adam");
-        argument("--lr",
-                 keyword("lr")                                                ? keyword("lr")
-                     : call->args.size() > 1 && call->args[1].keyword.empty() ? call->args[1].value
-                                                                              : nullptr,
-                 "lr");
-        if (!keyword("lr") && call->args.size() < 2 && name != "SGD") out_.arguments.emplace_back("--lr", "0.001");
-        if (keyword("weight_decay")) {
-          argument("--weight-decay", keyword("weight_decay"), "weight_decay");
-          if (name == "Adam")
-            out_.left.push_back(line(s->range) +
-                                ": Adam's weight_decay is added to the gradient; Megatron's adam decays the weights as AdamW does");
-        } else {
-          out_.arguments.emplace_back("--weight-decay", name == "AdamW" ? "0.01" : "0.0");
-        }
-        if (const Expr* betas = keyword("betas"); betas && betas->kids.size() == 2) {
-          argument("--adam-beta1", betas->kids[0], "betas");
-          argument("--adam-beta2", betas->kids[1], "betas");
-        } else if (name != "SGD") {
-          out_.arguments.emplace_back("--adam-beta2", "0.999");
-        }
-        if (keyword("momentum")) argument("--sgd-momentum", keyword("momentum"), "momentum");
-      } else if (name.size() > 2 &&
-                 (name.substr(name.size() - 2) == "LR" || name.find("Scheduler") != std::string::npos ||
-                  name.find("LROn") != std::string::npos)) {
-        used_.insert(s);
-        if (name == "CosineAnnealingLR") out_.arguments.emplace_back("--lr-decay-style", "cosine");
-        out_.left.push_back(line(s->range) + ": `" + text(s->range).substr(0, 100) +
-                            "`: the schedule is Megatron's: see --lr-decay-style, --lr-warmup-iters, --lr-decay-iters");
-      } else if (name == "manual_seed") {
-        used_.insert(s);
-        if (!call->args.empty() &&
-            std::none_of(out_.arguments.begin(), out_.arguments.end(), [](const auto& a) { return a.first == "--seed"; }))
-          argument("--seed", call->args[0].value, "seed");
-      } else if (name == "DataLoader" && s->kind == StmtKind::Assign && s->targets[0]->kind == ExprKind::Name &&
-                 s->targets[0]->text == loader_->text) {
-        const Expr* size = keyword("batch_size")                     ? keyword("batch_size")
-            : call->args.size() > 1 && call->args[1].keyword.empty() ? call->args[1].value
-                                                                     : nullptr;
-        argument("--micro-batch-size", size, "batch_size");
-        if (const Expr* f = keyword("collate_fn"))
-          out_.left.push_back(line(f->range) + ": collate_fn `" + text(f->range) + "`: Megatron's loader puts samples together itself");
-        if (const Expr* f = keyword("shuffle"); f && text(f->range) == "False") shuffles_ = false;
-      }
-      return true;
-    });
-    if (!clips) out_.arguments.emplace_back("--clip-grad", "0.0");
-    if (!shuffles_) out_.arguments.emplace_back("--dataloader-type", "single");
-    for (std::size_t i = 0; i + 1 < loops_.size(); ++i) {  // for epoch in range(E)
-      const Expr* r = loops_[i]->value;
-      if (r->kind == ExprKind::Call && last_of(r->kids[0]) == "range" && !r->args.empty()) {
-        if (auto n = values_.number(r->args.size() > 1 ? r->args[1].value : r->args[0].value)) out_.iterations = *n;
-        else out_.left.push_back(line(r->range) + ": the number of epochs `" + text(r->range) + "` cannot be told: give --train-iters");
-      }
-    }
-  }
-
-  /// Statements of the training function that no slice took.
+  /// Statements of the script that no slice took.
   void list_the_rest() {
     auto known = [&](const Stmt* s) {
-      if (used_.count(s) || s == made_ || s->kind == StmtKind::Pass || s->kind == StmtKind::Break || s->kind == StmtKind::Continue ||
+      if (parts_.used.count(s) || s == made_ || s->kind == StmtKind::Pass || s->kind == StmtKind::Break || s->kind == StmtKind::Continue ||
           s->kind == StmtKind::Return || s->kind == StmtKind::Global)
         return true;
-      if (s->kind == StmtKind::Expression && s->value && s->value->kind == ExprKind::String) return true;
-      for (const auto& n : writes(s))
-        if (models_.count(n)) return true;
-      if (s->kind == StmtKind::Expression && s->value && s->value->kind == ExprKind::Call) {
-        const std::string n = last_of(s->value->kids[0]);
-        for (const char* k : {"zero_grad", "step", "train", "eval", "backward"})
-          if (n == k) return true;
+      if (s->kind != StmtKind::Expression) {
+        if (s->kind == StmtKind::Assign)
+          for (const auto& n : names_written(s))
+            if (parts_.models.count(n)) return true;
+        return false;
       }
-      return false;
+      if (s->value && s->value->kind == ExprKind::String) return true;
+      if (!s->value || s->value->kind != ExprKind::Call) return false;
+      const std::string n = last_name(s->value->kids[0]);
+      const Expr* root = program::root_name(s->value->kids[0]);
+      if (!root) return false;
+      if (function_ && s->value->kids[0]->kind == ExprKind::Name && root->text == function_->name) return true;  // main()
+      // Names of parameters stand for what the call gives.
+      auto it = given_.find(root->text);
+      const std::string who = it != given_.end() && it->second->kind == ExprKind::Name ? it->second->text : root->text;
+      if (n == "step" || n == "zero_grad" || n == "update" || n == "unscale_")
+        return parts_.optimizers.count(who) || parts_.scalers.count(who) || parts_.schedulers.count(who) || parts_.models.count(who);
+      return (n == "train" || n == "eval" || n == "backward") && parts_.models.count(who) &&
+          s->value->kids[0]->kids[0]->kind == ExprKind::Name;
     };
     std::function<void(const std::vector<Stmt*>&)> rest = [&](const std::vector<Stmt*>& body) {
       for (const auto* s : body) {
-        if (s->kind == StmtKind::FunctionDef || s->kind == StmtKind::ClassDef || s->kind == StmtKind::Import ||
-            s->kind == StmtKind::ImportFrom || main_guard(s))
+        if (!plain(s)) continue;
+        if (TrainingScript::main_guard(s)) {
+          rest(s->body);
           continue;
-        if (known(s)) continue;
+        }
+        const bool around = s->range.contains(loop_->range) || (inner_call_ && s != inner_call_ && s->range.contains(inner_call_->range));
         const bool open = s->kind == StmtKind::For || s->kind == StmtKind::With || s->kind == StmtKind::If || s->kind == StmtKind::While ||
             s->kind == StmtKind::Try;
-        if (open && s->range.contains(loop_->range)) {
+        if (open && around) {
           rest(s->body), rest(s->orelse);
           continue;
         }
-        std::string t = text(s->range);
-        out_.left.push_back(line(s->range) + ": `" + t.substr(0, std::min<std::size_t>(t.find('\n'), 90)) +
-                            (t.find('\n') != std::string::npos || t.size() > 90 ? " …" : "") + "`");
+        if (known(s)) continue;
+        if (s->kind == StmtKind::If && s->orelse.empty() && std::all_of(s->body.begin(), s->body.end(), known) &&
+            find_expr(s, [](const Expr* e) { return e->kind == ExprKind::Call && last_name(e->kids[0]) == "step"; }))
+          continue;
+        out_.left.push_back(line(s->range) + ": `" + script_.shortened(s->range) + "`");
       }
     };
-    rest(function_ ? function_->body : m_.body);
+    rest(m_.body);
+    if (function_) rest(function_->body);
+    if (inner_) rest(inner_->body);
   }
 
   const program::Module& m_;
+  TrainingScript script_;
   std::string class_;
   std::vector<std::string> parameters_;
   support::SourceManager& sources_;
   TrainingValues values_;
   TrainingSlice out_;
-  Names models_, outer_, data_names_, globals_, setup_;
+  TrainingParts parts_;
+  Names makers_, outer_, of_batch_, of_loss_, of_constructor_, loss_writes_, data_names_, globals_, bound_;
   const Stmt* made_ = nullptr;
-  const program::Function* function_ = nullptr;
-  std::vector<const Stmt*> loops_;
+  const program::Function* function_ = nullptr;  ///< that makes the model; nullptr: the module does
+  const program::Function* inner_ = nullptr;     ///< that has the loop, where it is another one
+  const Stmt* inner_call_ = nullptr;             ///< … which this statement calls
+  std::map<std::string, const Expr*> given_;     ///< … with these arguments
   const Stmt* loop_ = nullptr;
-  const Expr* loader_ = nullptr;
+  Statements body_;  ///< of the loop
+  std::size_t call_at_ = 0, back_at_ = 0;
+  const Stmt* batch_statement_ = nullptr;  ///< batch = next(iterator)
   const Expr* call_ = nullptr;
-  std::set<const Stmt*> used_;
-  std::string given_, problem_;
-  bool shuffles_ = true;
+  std::map<std::string, std::pair<bool, std::string>> counters_;  ///< name → does it count epochs (else batches)? from what on
+  std::string parameters_text_, problem_;
 };
 
 }  // namespace

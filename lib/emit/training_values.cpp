@@ -37,14 +37,16 @@ bool path_of(const Expr* e, std::vector<std::string>& keys) {
   return false;
 }
 
-/// All values in a document whose keys end in `path`.
-void find(const YAML::Node& n, const std::vector<std::string>& path, std::vector<std::string>& trail, std::vector<std::string>& out) {
+/// All values in a document whose keys end in `path`; `element`: of lists, that one.
+void find(const YAML::Node& n, const std::vector<std::string>& path, int element, std::vector<std::string>& trail,
+          std::vector<std::string>& out) {
   if (!n.IsMap()) return;
   for (const auto& kv : n) {
     trail.push_back(kv.first.Scalar());
-    if (kv.second.IsScalar() && trail.size() >= path.size() && std::equal(path.rbegin(), path.rend(), trail.rbegin()))
-      out.push_back(kv.second.Scalar());
-    find(kv.second, path, trail, out);
+    const YAML::Node value = element < 0 ? kv.second : kv.second.IsSequence() ? kv.second[element] : YAML::Node();
+    if (value.IsDefined() && value.IsScalar() && trail.size() >= path.size() && std::equal(path.rbegin(), path.rend(), trail.rbegin()))
+      out.push_back(value.Scalar());
+    find(kv.second, path, element, trail, out);
     trail.pop_back();
   }
 }
@@ -68,14 +70,14 @@ TrainingValues::TrainingValues(const program::Module& m, support::SourceManager&
   std::sort(configs_.begin(), configs_.end());
 }
 
-std::optional<std::string> TrainingValues::configured(const std::vector<std::string>& keys) const {
+std::optional<std::string> TrainingValues::configured(const std::vector<std::string>& keys, int element) const {
   std::vector<std::string> found;
   for (const auto& file : configs_) {
     auto text = support::read_file(file);
     if (!text) continue;
     try {
       std::vector<std::string> trail;
-      find(YAML::Load(*text), keys, trail, found);
+      find(YAML::Load(*text), keys, element, trail, found);
     } catch (const YAML::Exception&) { continue; }
   }
   std::sort(found.begin(), found.end());
@@ -103,6 +105,74 @@ std::optional<std::string> TrainingValues::argument(const std::string& name) con
   return out;
 }
 
+const Expr* TrainingValues::bound_once(const std::string& name) const {
+  const Expr* value = nullptr;
+  int bound = 0;
+  program::walk(m_.body, [&](const Stmt* s) {
+    if (s->kind == StmtKind::FunctionDef)  // what a call gives it
+      for (const auto& p : s->function->parameters) bound += p.name == name;
+    if (s->kind == StmtKind::FunctionDef || s->kind == StmtKind::ClassDef) return true;
+    program::NameSet written;
+    for (const auto* t : s->targets) program::target_names(t, written);
+    if (!written.contains(name)) return true;
+    ++bound;
+    const bool plain =
+        (s->kind == StmtKind::Assign || s->kind == StmtKind::AnnAssign) && s->targets.size() == 1 && s->targets[0]->kind == ExprKind::Name;
+    value = plain ? s->value : nullptr;
+    return true;
+  });
+  return bound == 1 ? value : nullptr;
+}
+
+/// An attribute or key of what an expression makes: parse_args(), a dict, a Namespace, an instance of a class of the script.
+std::optional<std::string> TrainingValues::member(const Expr* made, const std::vector<std::string>& keys, int depth) const {
+  const std::string& key = keys.front();
+  if (made->kind == ExprKind::Dict) {
+    for (std::size_t i = 0; i + 1 < made->kids.size(); i += 2)
+      if (made->kids[i] && made->kids[i]->kind == ExprKind::String && made->kids[i]->text == key)
+        return keys.size() == 1 ? number(made->kids[i + 1], depth) : member(made->kids[i + 1], {keys.begin() + 1, keys.end()}, depth);
+    return std::nullopt;
+  }
+  if (made->kind != ExprKind::Call) return configured(keys);
+  const Expr* callee = made->kids[0];
+  if (callee->text == "parse_args" || callee->text == "parse_known_args") return keys.size() == 1 ? argument(key) : std::nullopt;
+  if (callee->kind == ExprKind::Name)
+    for (const auto* s : m_.body) {
+      if (s->kind == StmtKind::FunctionDef && s->function->name == callee->text) {  // def get_args(): … return parser.parse_args()
+        const Expr* returned = nullptr;
+        program::walk(s->function->body, [&](const Stmt* inner) {
+          if (inner->kind == StmtKind::Return && inner->value) returned = inner->value;
+          return true;
+        });
+        if (returned && returned->kind == ExprKind::Name && bound_once(returned->text)) returned = bound_once(returned->text);
+        if (returned && depth < 8) return member(returned, keys, depth + 1);
+      }
+      if (s->kind != StmtKind::ClassDef || s->class_def->name != callee->text) continue;
+      for (const auto& a : made->args)
+        if (a.keyword == key) return keys.size() == 1 ? number(a.value, depth) : std::nullopt;
+      for (const auto* field : s->class_def->body)  // lr: float = 1e-3
+        if ((field->kind == StmtKind::AnnAssign || field->kind == StmtKind::Assign) && field->value && field->targets.size() == 1 &&
+            field->targets[0]->text == key)
+          return keys.size() == 1 ? number(field->value, depth) : std::nullopt;
+      return std::nullopt;
+    }
+  for (const auto& a : made->args)  // Namespace(lr=1e-3), dict(lr=1e-3)
+    if (a.keyword == key) return keys.size() == 1 ? number(a.value, depth) : member(a.value, {keys.begin() + 1, keys.end()}, depth);
+  return configured(keys);
+}
+
+std::optional<std::string> TrainingValues::element(const Expr* e, std::size_t at) const {
+  if (e->kind == ExprKind::Tuple || e->kind == ExprKind::List) return at < e->kids.size() ? number(e->kids[at]) : std::nullopt;
+  if (e->kind == ExprKind::Call && e->args.size() == 1 && (e->kids[0]->text == "tuple" || e->kids[0]->text == "list"))
+    return element(e->args[0].value, at);
+  std::vector<std::string> keys;
+  if (!path_of(e, keys)) return std::nullopt;
+  const Expr* bound = bound_once(keys[0]);
+  if (keys.size() == 1) return bound ? element(bound, at) : std::nullopt;
+  keys.erase(keys.begin());
+  return configured(keys, static_cast<int>(at));
+}
+
 std::optional<std::string> TrainingValues::number(const Expr* e, int depth) const {
   if (depth > 8) return std::nullopt;
   if (std::string t(sources_.text(e->range)); is_number(t)) return t;
@@ -111,20 +181,13 @@ std::optional<std::string> TrainingValues::number(const Expr* e, int depth) cons
     return number(e->args[0].value, depth + 1);
   std::vector<std::string> keys;
   if (!path_of(e, keys)) return std::nullopt;
-  if (keys.size() == 1) {  // a name bound once
-    const Expr* value = nullptr;
-    int bound = 0;
-    program::walk(m_.body, [&](const Stmt* s) {
-      if ((s->kind == StmtKind::Assign || s->kind == StmtKind::AnnAssign) && s->targets.size() == 1 &&
-          s->targets[0]->kind == ExprKind::Name && s->targets[0]->text == keys[0])
-        value = s->value, ++bound;
-      return true;
-    });
-    return bound == 1 && value ? number(value, depth + 1) : std::nullopt;
-  }
+  const Expr* bound = bound_once(keys[0]);
+  if (keys.size() == 1) return bound ? number(bound, depth + 1) : std::nullopt;
   keys.erase(keys.begin());
-  if (auto v = configured(keys)) return v;
-  return keys.size() == 1 ? argument(keys[0]) : std::nullopt;
+  if (bound) return member(bound, keys, depth + 1);
+  const auto from_file = configured(keys), from_default = keys.size() == 1 ? argument(keys[0]) : std::nullopt;
+  if (from_file && from_default && from_file != from_default) return std::nullopt;
+  return from_file ? from_file : from_default;
 }
 
 }  // namespace shardwright::emit

@@ -375,8 +375,10 @@ Value attention(Call& c) {
     Shape full = batch.shape;
     full.push_back(tq.shape[rank - 2]);
     full.push_back(tk.shape[tk.shape.size() - 2]);
+    if (mask.shape.size() > full.size())
+      return c.in.unknown("attention with a mask of more dimensions than its operands have", c.info.call);
     for (std::size_t i = 0; i < mask.shape.size(); ++i) {
-      std::size_t j = full.size() + i - std::min(mask.shape.size(), full.size());
+      const std::size_t j = full.size() + i - mask.shape.size();
       labels.push_back(mask.shape[i] == 1 && (full[j] != 1 || mask.literal_one[i]) ? -1 : target[j]);
     }
     b.op.in.push_back(labels);

@@ -1,7 +1,7 @@
 # parallel_parts.py.mustache as the abstract interpreter sees it.
 import torch.nn as nn
-from shardwright.parallel import (Absent, ParallelMultiheadAttention, ShardedDropout, attributes_only, drop_unused,
-                                  gather_from_tensor_model_parallel_region, local_sizes, local_slice, rebind,
+from shardwright.parallel import (Absent, ParallelMultiheadAttention, ShardedDropout, attributes_only, copy_to_tensor_model_parallel_region, drop_unused,
+                                  gather_from_tensor_model_parallel_region, local_sizes, local_slice, rebind, reduce_from_tensor_model_parallel_region,
                                   row_parallel, scatter_to_tensor_model_parallel_region, shard_module, shard_parameter,
                                   sharded_random, sum_gradients_over_tp, tp_rank, tp_size)
 from {megatron}.core.tensor_parallel import ColumnParallelLinear, RowParallelLinear

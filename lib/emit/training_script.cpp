@@ -1,0 +1,157 @@
+#include "emit/training_script.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "program/visit.h"
+
+namespace shardwright::emit {
+
+using program::Expr;
+using program::ExprKind;
+using program::Stmt;
+using program::StmtKind;
+
+Names names_read(const Stmt* s) {
+  program::NameSet n;
+  program::names_read(s, n);
+  return {n.names().begin(), n.names().end()};
+}
+Names names_written(const Stmt* s) {
+  program::NameSet n;
+  program::names_written(s, n);
+  return {n.names().begin(), n.names().end()};
+}
+Names names_read(const Expr* e) {
+  program::NameSet n;
+  program::names_read(e, n);
+  return {n.names().begin(), n.names().end()};
+}
+bool meets(const Names& a, const Names& b) {
+  return std::any_of(a.begin(), a.end(), [&](const auto& x) { return b.count(x) != 0; });
+}
+
+const Expr* find_expr(const Stmt* s, const std::function<bool(const Expr*)>& is) {
+  const Expr* found = nullptr;
+  program::walk_exprs({const_cast<Stmt*>(s)}, [&](const Expr* e) {
+    if (!found && is(e)) found = e;
+    return !found;
+  });
+  return found;
+}
+
+std::string last_name(const Expr* callee) {
+  return callee->kind == ExprKind::Name || callee->kind == ExprKind::Attribute ? callee->text : "";
+}
+
+const Expr* call_argument(const Expr* call, const std::string& keyword, int at) {
+  int place = 0;
+  for (const auto& a : call->args) {
+    if (a.star || a.double_star) return nullptr;
+    if (a.keyword == keyword) return a.value;
+    if (a.keyword.empty() && place++ == at) return a.value;
+  }
+  return nullptr;
+}
+
+bool jumps(const Stmt* s) {
+  switch (s->kind) {
+    case StmtKind::Break:
+    case StmtKind::Continue:
+    case StmtKind::Return: return true;
+    case StmtKind::FunctionDef:
+    case StmtKind::ClassDef:
+    case StmtKind::For:  // what jumps in there mostly stays there
+    case StmtKind::While: return false;
+    default: break;
+  }
+  bool any = false;
+  program::for_each_child(s, [&](const Stmt* inner) { any = any || jumps(inner); });
+  return any;
+}
+
+std::string TrainingScript::line(const support::Range& r) const {
+  const std::string file = path();
+  return fmt::format("{}:{}", file.substr(file.rfind('/') + 1), sources_.position(r.file, r.begin).line);
+}
+
+std::string TrainingScript::shortened(const support::Range& r) const {
+  const std::string t = text(r);
+  return t.substr(0, std::min<std::size_t>(t.find('\n'), 90)) + (t.find('\n') != std::string::npos || t.size() > 90 ? " …" : "");
+}
+
+std::string TrainingScript::lines(const Statements& list) const {
+  std::string out;
+  for (const auto* s : list) {
+    const std::string& file = sources_.file(m_.file).text;
+    std::uint32_t begin = s->range.begin;
+    if (s->kind == StmtKind::FunctionDef) begin = s->function->range.begin;
+    if (s->kind == StmtKind::ClassDef) begin = s->class_def->range.begin;
+    std::uint32_t start = begin;
+    while (start > 0 && file[start - 1] != '\n') --start;
+    const std::string indent = file.substr(start, begin - start);
+    std::uint32_t from = start;
+    while (from > 0) {  // comments above
+      std::uint32_t up = from - 1;
+      while (up > 0 && file[up - 1] != '\n') --up;
+      if (file.compare(up, indent.size(), indent) != 0 || file[up + indent.size()] != '#') break;
+      from = up;
+    }
+    std::uint32_t end = s->range.end;
+    while (end < file.size() && file[end] != '\n' &&
+           (file[end] == ' ' || file[end] == '#' || file.find('#', s->range.end) < file.find('\n', s->range.end)))
+      ++end;
+    std::string t = file.substr(from, end - from);
+    if (indent.find_first_not_of(" \t") != std::string::npos) t = file.substr(begin, s->range.end - begin);  // behind a semicolon
+    for (std::size_t at = 0; at < t.size();) {
+      std::size_t stop = std::min(t.find('\n', at), t.size());
+      std::string l = t.substr(at, stop - at);
+      out += (l.rfind(indent, 0) == 0 ? l.substr(indent.size()) : l) + "\n";
+      at = stop + 1;
+    }
+  }
+  // The command line is Megatron's, so the script's own arguments have their defaults.
+  for (const std::string call : {".parse_args()", ".parse_known_args()"})
+    for (std::size_t at = out.find(call); at != std::string::npos; at = out.find(call, at + call.size()))
+      out.replace(at, call.size(), call.substr(0, call.size() - 1) + "[])");
+  return out;
+}
+
+const Stmt* TrainingScript::import_of(const std::string& name) const {
+  for (const auto* s : m_.body)
+    if (s->kind == StmtKind::Import || s->kind == StmtKind::ImportFrom)
+      for (const auto& i : s->imports)
+        if ((!i.asname.empty() ? i.asname : s->kind == StmtKind::Import ? i.name.substr(0, i.name.find('.')) : i.name) == name) return s;
+  return nullptr;
+}
+
+const Stmt* TrainingScript::definition_of(const std::string& name) const {
+  for (const auto* s : m_.body) {
+    if (s->kind == StmtKind::FunctionDef && s->function->name == name) return s;
+    if (s->kind == StmtKind::ClassDef && s->class_def->name == name) return s;
+  }
+  return nullptr;
+}
+
+bool TrainingScript::main_guard(const Stmt* s) {
+  return s->kind == StmtKind::If && s->value && s->value->kind == ExprKind::Compare && !s->value->kids.empty() &&
+      s->value->kids[0]->text == "__name__";
+}
+
+Names TrainingScript::all_names() const {
+  Names out;
+  program::walk(m_.body, [&](const Stmt* s) {
+    for (const auto& n : names_written(s)) out.insert(n);
+    if (s->kind == StmtKind::FunctionDef)
+      for (const auto& p : s->function->parameters) out.insert(p.name);
+    return true;
+  });
+  program::walk_exprs(m_.body, [&](const Expr* e) {
+    if (e->kind == ExprKind::Name) out.insert(e->text);
+    return true;
+  });
+  return out;
+}
+
+}  // namespace shardwright::emit

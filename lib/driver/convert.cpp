@@ -240,7 +240,7 @@ support::Expected<ConvertOutcome> convert(const ConvertRequest& request, support
         train.batch = spec.shape[0];
         break;
       }
-    auto directory = emit::training_files(in, train);
+    auto directory = emit::training_files(in, train, out.left);
     if (!directory) return directory.error();
     for (auto& f : *directory) out.files.push_back(std::move(f));
   } else {

@@ -25,6 +25,7 @@ struct ConvertOutcome {
   std::string original;             ///< of targets beside the originals: what was converted, as module:Class
   std::string next;                 ///< what to run next
   std::vector<std::string> merged;  ///< --update: files that keep changes made by hand
+  std::vector<std::string> left;    ///< what is a person's to look at: of the training script, with its place
   std::string tables;               ///< files, call chain, registries, boundaries, balance, roles (targets beside the originals)
 };
 

@@ -28,9 +28,9 @@ std::string type_of(const emit::File& f) {
   if (f.edited) return "registry";
   if (name == "params.yaml" || name == "plan.yaml") return "plan";
   if (name == "train.py") return "training_script";
-  if (name.size() > 3 && name.substr(name.size() - 3) == ".sh") return "run_script";
+  if ((name.size() > 3 && name.substr(name.size() - 3) == ".sh") || name == "run.slurm") return "run_script";
   if (f.path.find("conf/") != std::string::npos) return "config";
-  if (name.size() > 3 && name.substr(name.size() - 3) == ".md") return "report";
+  if ((name.size() > 3 && name.substr(name.size() - 3) == ".md") || name == "tables.json") return "report";
   return f.path.find("models/") != std::string::npos ? "model" : "module";
 }
 
@@ -157,6 +157,7 @@ void run(const YAML::Node& step, const std::string& dir, const rules::Target& ta
   r.summary = r.status == "success"
       ? "the parallel model was written"
       : fmt::format("the parallel model was written; {} point{} left", r.missing.size(), r.missing.size() == 1 ? "" : "s");
+  for (const auto& what : done->left) r.risks.push_back(what);
   r.next = done->next;
 }
 

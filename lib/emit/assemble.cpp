@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "emit/alone.h"
 #include "emit/copies.h"
 #include "program/visit.h"
 #include "python/identifiers.h"
@@ -414,6 +415,9 @@ support::Expected<std::vector<File>> Assembler::files() {
     u.pieces[d.name].text = std::move(*text);
   }
   copy_by_value();
+  for (auto& [path, u] : units_)
+    if (u.origin)
+      for (auto& [name, piece] : u.pieces) piece.text = answered_alone(std::move(piece.text), *u.origin, loader_);
   std::vector<File> out;
   std::set<std::string> folders;
   for (auto& [path, u] : units_) {

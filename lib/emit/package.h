@@ -68,7 +68,8 @@ struct TrainingInput {
   std::string data_ranks;               ///< "all" (or ""): every stage reads data; "needed": those that use them
 };
 /// train.py, run.sh, run.slurm, conf/, README.md beside the user's training directory.
-support::Expected<std::vector<File>> training_files(const PackageInput&, const TrainingInput&);
+/// `left`: what was not taken over of the script, with its place.
+support::Expected<std::vector<File>> training_files(const PackageInput&, const TrainingInput&, std::vector<std::string>& left);
 /// The registries (rules::Target::registries) that list an original class, with the generated one beside it.
 support::Expected<std::vector<File>> registry_files(const PackageInput&);
 

@@ -94,7 +94,7 @@ std::string find_script(const std::string& folder, const std::string& model_clas
 
 }  // namespace
 
-support::Expected<std::vector<File>> training_files(const PackageInput& in, const TrainingInput& t) {
+support::Expected<std::vector<File>> training_files(const PackageInput& in, const TrainingInput& t, std::vector<std::string>& left) {
   const auto& trace = in.traced.trace;
   const auto& root = trace.module(0);
   const std::string model = root.type.substr(root.type.rfind('.') + 1);
@@ -180,6 +180,7 @@ support::Expected<std::vector<File>> training_files(const PackageInput& in, cons
     shapes.push_back("[" + row + "]");
   }
   d.set("shapes", list_of(shapes));
+  d.set("boundaries", truth(!shapes.empty()));
   std::vector<std::string> names, samples;
   for (const auto& [name, spec] : in.job.inputs) {
     names.push_back("\"" + name + "\"");
@@ -209,7 +210,7 @@ support::Expected<std::vector<File>> training_files(const PackageInput& in, cons
     for (std::size_t at = s.find(steps); at != std::string::npos; at = s.find(steps, at + text.size())) s.replace(at, steps.size(), text);
     return s;
   };
-  std::vector<std::string> left, notes;
+  std::vector<std::string> notes;
   if (slice) {
     std::vector<std::string> imports;
     for (const auto& i : slice->imports)
@@ -228,6 +229,10 @@ support::Expected<std::vector<File>> training_files(const PackageInput& in, cons
     d.set("setup_names", joined(slice->setup_names));
     d.set("setup", slice->setup.empty() ? std::string("    pass") : indented(filled(slice->setup)));
     d.set("data", indented(filled(slice->data)));
+    const std::string taken_over = slice->setup + slice->data + slice->definitions;
+    d.set("asks_ranks",
+          truth(taken_over.find("get_rank(") != std::string::npos || taken_over.find("get_world_size(") != std::string::npos ||
+                taken_over.find("DistributedSampler(") != std::string::npos));
     d.set("train", slice->train);
     d.set("valid", slice->valid.empty() ? "None" : slice->valid);
     d.set("test", slice->test.empty() ? "None" : slice->test);
@@ -286,6 +291,7 @@ support::Expected<std::vector<File>> training_files(const PackageInput& in, cons
     d.set("and_script", "");
     arguments.push_back("--train-iters 10");
     arguments.push_back("--lr 1.0e-4");
+    if (!script.empty()) left.push_back(why + " train.py runs on random data: your data set and loss go where it says");
   }
   d.set("batch_size", micro_batch);
   d.set("micro_batch_size", micro_batch);

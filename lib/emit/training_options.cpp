@@ -40,25 +40,29 @@ class Options {
         left(s->range, "`" + script_.shortened(s->range) + "`: Megatron clips the norm, not values");
       } else if (optimizes(s, call)) {
         optimizer(s, call, name);
-      } else if (s->kind != StmtKind::Expression && (ends_with(name, "LR") || ends_with(name, "Scheduler") || name.find("LROn") == 0 ||
-                                                     ends_with(name, "WarmRestarts") || ends_with(name, "_schedule") ||
-                                                     (name.rfind("get_", 0) == 0 && name.find("schedule") != std::string::npos))) {
+      } else if (s->kind != StmtKind::Expression &&
+                 (ends_with(name, "LR") || ends_with(name, "Scheduler") || name.find("LROn") == 0 || ends_with(name, "WarmRestarts") ||
+                  ends_with(name, "_schedule") || (name.rfind("get_", 0) == 0 && name.find("schedule") != std::string::npos))) {
         schedule(s, call, name);
       } else if (name == "GradScaler") {
         parts_.used.insert(s);
         bind(s, parts_.scalers);
         left(s->range, "`" + script_.shortened(s->range) + "`: precision and loss scaling are Megatron's (--bf16, --fp16)");
-      } else if (name == "manual_seed" && !call->args.empty()) {
+      } else if (seeds(call) && !call->args.empty()) {
         parts_.used.insert(s);
-        if (!given("--seed")) argument("--seed", call->args[0].value, "seed");
+        if (!given("--seed")) seed(call->args[0].value);
       } else if (name == "set_epoch") {
         parts_.used.insert(s);  // Megatron's samplers count epochs themselves
       }
       return true;
     });
+    if (seed_unknown_ && !given("--seed"))
+      left(seed_unknown_->range,
+           "seed = `" + script_.text(seed_unknown_->range) + "` cannot be told from the source: give --seed in run.sh");
     if (!clips_) out_.arguments.emplace_back("--clip-grad", "0.0");
     if (!scheduled_) out_.arguments.emplace_back("--lr-decay-style", "constant");
-    if (!optimizer_) out_.left.push_back("no optimizer over the model's parameters was found: give --lr, --weight-decay and --optimizer in run.sh");
+    if (!optimizer_)
+      out_.left.push_back("no optimizer over the model's parameters was found: give --lr, --weight-decay and --optimizer in run.sh");
     order();
     epochs();
     accumulation();
@@ -69,6 +73,22 @@ class Options {
   void note(const support::Range& at, const std::string& what) { out_.notes.push_back(script_.line(at) + ": " + what); }
   bool given(const std::string& name) const {
     return std::any_of(out_.arguments.begin(), out_.arguments.end(), [&](const auto& a) { return a.first == name; });
+  }
+  /// torch.manual_seed(7), seed_everything(7); not a Generator's.
+  static bool seeds(const Expr* call) {
+    const Expr* callee = call->kids[0];
+    const std::string name = last_name(callee);
+    if (name == "seed_everything" || name == "set_seed") return true;
+    return name == "manual_seed" &&
+        (callee->kind == ExprKind::Name || (callee->kids[0]->kind == ExprKind::Name && callee->kids[0]->text == "torch"));
+  }
+  void seed(const Expr* e) {
+    if (auto v = values_.number(e)) {
+      out_.arguments.emplace_back("--seed", *v);
+      out_.argument_lines["--seed"] = script_.line(e->range) + " `seed`";
+    } else if (!seed_unknown_) {
+      seed_unknown_ = e;
+    }
   }
   static void bind(const Stmt* s, Names& names) {
     for (const auto& n : names_written(s)) names.insert(n);
@@ -112,20 +132,23 @@ class Options {
     const bool sgd = name == "SGD", adam = name == "Adam" || name == "AdamW" || name == "FusedAdam";
     if (!sgd && !adam) left(s->range, "the optimizer " + name + " is not Megatron's; run.sh takes adam");
     out_.arguments.emplace_back("--optimizer", sgd ? "sgd" : "adam");
+    out_.argument_lines["--optimizer"] = script_.line(s->range) + " `" + name + "`";
     for (const auto& a : call->args)
       if (a.star || a.double_star)
         left(a.range, "`" + script_.text(a.range) + "`: what the optimizer is given there cannot be told: compare the arguments of run.sh");
     const Expr* parameters = call_argument(call, "params", 0);
     if (parameters && parameters->kind != ExprKind::Call)
-      left(parameters->range, "`" + script_.shortened(parameters->range) +
-                                  "`: the optimizer is given a choice of parameters, or groups; Megatron's gets all of the model's, with one lr");
+      left(parameters->range,
+           "`" + script_.shortened(parameters->range) +
+               "`: the optimizer is given a choice of parameters, or groups; Megatron's gets all of the model's, with one lr");
     const Expr* lr = call_argument(call, "lr", 1);
     if (lr) argument("--lr", lr, "lr");
     else out_.arguments.emplace_back("--lr", "0.001");
     const Expr* decay = call_argument(call, "weight_decay", sgd ? 4 : adam ? 4 : -1);
     if (decay) argument("--weight-decay", decay, "weight_decay");
     else out_.arguments.emplace_back("--weight-decay", name == "AdamW" ? "0.01" : "0.0");
-    const bool decays = (decay && values_.number(decay).value_or("1") != "0" && std::atof(values_.number(decay).value_or("1").c_str()) != 0) ||
+    const bool decays =
+        (decay && values_.number(decay).value_or("1") != "0" && std::atof(values_.number(decay).value_or("1").c_str()) != 0) ||
         (!decay && name == "AdamW");
     if (decays) note(s->range, "Megatron does not decay biases and other parameters of one dimension; " + name + " does");
     if (decay && decays && name == "Adam")
@@ -171,11 +194,13 @@ class Options {
     scheduled_ = true;
     const bool cosine = name == "CosineAnnealingLR";
     out_.arguments.emplace_back("--lr-decay-style", cosine ? "cosine" : "constant");
+    out_.argument_lines["--lr-decay-style"] = script_.line(s->range) + " `" + name + "`";
     if (cosine)
       if (const Expr* least = call_argument(call, "eta_min", 2)) argument("--min-lr", least, "eta_min");
-    left(s->range, "`" + script_.shortened(s->range) + "`: the schedule is Megatron's, " +
-                       (cosine ? "a cosine over all steps" : "constant as it is here") +
-                       ": see --lr-decay-style, --lr-warmup-iters, --lr-decay-iters, --min-lr");
+    left(s->range,
+         "`" + script_.shortened(s->range) + "`: the schedule is Megatron's, " +
+             (cosine ? "a cosine over all steps" : "constant as it is here") +
+             ": see --lr-decay-style, --lr-warmup-iters, --lr-decay-iters, --min-lr");
   }
 
   // ---- the loader ------------------------------------------------------------------------------------------------------------
@@ -191,13 +216,52 @@ class Options {
     return found;
   }
 
-  static bool is_loader(const Expr* e) { return e && e->kind == ExprKind::Call && last_name(e->kids[0]).find("DataLoader") != std::string::npos; }
+  static bool is_loader(const Expr* e) {
+    return e && e->kind == ExprKind::Call && last_name(e->kids[0]).find("DataLoader") != std::string::npos;
+  }
+
+  /// train_loader, val_loader = build_loaders(cfg): the loader that the function of the script returns in that place.
+  const Expr* returned_loader() const {
+    const Expr* found = nullptr;
+    if (parts_.loader->kind != ExprKind::Name) return found;
+    program::walk(script_.module().body, [&](const Stmt* s) {
+      if (s->kind != StmtKind::Assign || s->targets.size() != 1 || s->value->kind != ExprKind::Call ||
+          s->value->kids[0]->kind != ExprKind::Name)
+        return true;
+      const Expr* target = s->targets[0];
+      std::size_t place = 0;
+      if (target->kind == ExprKind::Tuple) {
+        while (place < target->kids.size() && target->kids[place]->text != parts_.loader->text) ++place;
+        if (place == target->kids.size()) return true;
+      } else if (target->kind != ExprKind::Name || target->text != parts_.loader->text) {
+        return true;
+      }
+      const Stmt* f = script_.definition_of(s->value->kids[0]->text);
+      if (!f || f->kind != StmtKind::FunctionDef) return true;
+      program::walk(f->function->body, [&](const Stmt* inner) {
+        if (inner->kind != StmtKind::Return || !inner->value) return true;
+        const Expr* e = inner->value;
+        if (target->kind == ExprKind::Tuple) e = e->kind == ExprKind::Tuple && place < e->kids.size() ? e->kids[place] : nullptr;
+        if (e && e->kind == ExprKind::Name)
+          program::walk(f->function->body, [&](const Stmt* made) {
+            if (made->kind == StmtKind::Assign && made->targets.size() == 1 && made->targets[0]->text == e->text && is_loader(made->value))
+              found = made->value;
+            return true;
+          });
+        else if (is_loader(e)) found = e;
+        return true;
+      });
+      return true;
+    });
+    return found;
+  }
 
   /// The call that builds the loader of the loop; where a function makes it, the only one of the script.
   const Expr* loader_call() const {
     if (is_loader(parts_.loader)) return parts_.loader;
     if (parts_.loader->kind == ExprKind::Name)
       if (const Expr* e = value_of(parts_.loader->text); is_loader(e)) return e;
+    if (const Expr* e = returned_loader()) return e;
     const Expr* only = nullptr;
     int count = 0;
     program::walk_exprs(script_.module().body, [&](const Expr* e) {
@@ -210,19 +274,23 @@ class Options {
   void order() {
     const Expr* call = loader_call();
     if (!call) {
-      left(parts_.loader->range, "`" + script_.text(parts_.loader->range) +
-                                     "`: how it is built is not in the script: give --micro-batch-size in run.sh, and --dataloader-type single if it does not shuffle");
+      left(parts_.loader->range,
+           "`" + script_.text(parts_.loader->range) +
+               "`: how it is built is not in the script: give --micro-batch-size in run.sh, and --dataloader-type single if it does not "
+               "shuffle");
       return;
     }
     bool stars = false;
     for (const auto& a : call->args) stars = stars || a.star || a.double_star;
     const Expr* size = call_argument(call, "batch_size", 1);
     if (size) argument("--micro-batch-size", size, "batch_size");
-    else if (stars) left(call->range, "`" + script_.shortened(call->range) + "`: the batch size cannot be told: give --micro-batch-size in run.sh");
+    else if (stars)
+      left(call->range, "`" + script_.shortened(call->range) + "`: the batch size cannot be told: give --micro-batch-size in run.sh");
     if (const Expr* f = call_argument(call, "collate_fn"))
       left(f->range, "collate_fn `" + script_.text(f->range) + "`: Megatron's loader puts samples together itself");
     if (const Expr* f = call_argument(call, "batch_sampler"))
-      left(f->range, "batch_sampler `" + script_.text(f->range) + "`: Megatron's loader draws the batches itself: give --micro-batch-size in run.sh");
+      left(f->range,
+           "batch_sampler `" + script_.text(f->range) + "`: Megatron's loader draws the batches itself: give --micro-batch-size in run.sh");
     if (const Expr* e = call_argument(call, "drop_last")) out_.drops_last = script_.text(e->range) == "True";
     enum { Shuffled, InOrder, Unknown } order = InOrder;
     support::Range at = call->range;
@@ -247,13 +315,16 @@ class Options {
       order = Unknown;
     }
     if (order == Unknown)
-      left(at, "`" + script_.shortened(at) + "`: whether the loader shuffles cannot be told; here it does (--dataloader-type cyclic, or single)");
+      left(at,
+           "`" + script_.shortened(at) +
+               "`: whether the loader shuffles cannot be told; here it does (--dataloader-type cyclic, or single)");
     out_.in_order = order == InOrder;
     if (out_.in_order) {
       out_.arguments.emplace_back("--dataloader-type", "single");
       out_.argument_lines["--dataloader-type"] = script_.line(at) + " the loader does not shuffle";
     }
-    if (!out_.drops_last) note(call->range, "an epoch's last batch may be smaller there; here a batch goes on with the next epoch's samples");
+    if (!out_.drops_last)
+      note(call->range, "an epoch's last batch may be smaller there; here a batch goes on with the next epoch's samples");
   }
 
   void epochs() {
@@ -265,8 +336,9 @@ class Options {
       auto end = values_.number(r->args[two ? 1 : 0].value);
       auto begin = two ? values_.number(r->args[0].value) : std::optional<std::string>("0");
       if (end && begin) out_.iterations = std::to_string(std::atoll(end->c_str()) - std::atoll(begin->c_str()));
-      else left(r->range, "the number of epochs `" + script_.text(r->range) + "` cannot be told: give --train-iters");
     }
+    if (out_.iterations.empty())
+      left(parts_.loops.front()->range, "how many batches are trained on cannot be told: give --train-iters in run.sh");
   }
 
   /// if (step + 1) % N == 0: optimizer.step()
@@ -303,6 +375,7 @@ class Options {
   const TrainingValues& values_;
   TrainingParts& parts_;
   TrainingSlice& out_;
+  const Expr* seed_unknown_ = nullptr;
   bool clips_ = false, scheduled_ = false, optimizer_ = false;
 };
 

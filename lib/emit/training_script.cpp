@@ -111,10 +111,12 @@ std::string TrainingScript::lines(const Statements& list) const {
       at = stop + 1;
     }
   }
-  // The command line is Megatron's, so the script's own arguments have their defaults.
-  for (const std::string call : {".parse_args()", ".parse_known_args()"})
-    for (std::size_t at = out.find(call); at != std::string::npos; at = out.find(call, at + call.size()))
-      out.replace(at, call.size(), call.substr(0, call.size() - 1) + "[])");
+  // The command line is Megatron's, so the script's own arguments have their defaults; every rank has a device of its own, the current one.
+  for (const auto& [from, to] : {std::pair<std::string, std::string>{".parse_args()", ".parse_args([])"},
+                                 {".parse_known_args()", ".parse_known_args([])"},
+                                 {"\"cuda:0\"", "\"cuda\""},
+                                 {"'cuda:0'", "'cuda'"}})
+    for (std::size_t at = out.find(from); at != std::string::npos; at = out.find(from, at + to.size())) out.replace(at, from.size(), to);
   return out;
 }
 

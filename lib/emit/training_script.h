@@ -36,7 +36,8 @@ class TrainingScript {
   std::string line(const support::Range& r) const;
   /// The first line, cut to a readable length.
   std::string shortened(const support::Range& r) const;
-  /// Statements at column 0, one after the other, with the comment lines directly above. A parser of arguments gets none.
+  /// Statements at column 0, one after the other, with the comment lines directly above. A parser of arguments gets none, and the first
+  /// device is this rank's.
   std::string lines(const Statements& list) const;
   const program::Stmt* import_of(const std::string& name) const;
   bool imported(const std::string& name) const { return import_of(name) != nullptr; }

@@ -232,7 +232,13 @@ class Slicer {
   std::string find_parts() {
     flatten(loop_->body, body_);
     call_at_ = back_at_ = body_.size();
-    std::size_t calls = 0;
+    std::size_t calls = 0, backwards = 0;
+    for (const auto* s : body_)
+      program::walk_exprs({const_cast<Stmt*>(s)}, [&](const Expr* e) {
+        backwards += is_backward(e);
+        return true;
+      });
+    if (backwards > 1) return line(loop_->range) + ": backward() is called more than once a batch: a pipeline has one loss";
     for (std::size_t i = 0; i < body_.size(); ++i) {
       program::walk_exprs({const_cast<Stmt*>(body_[i])}, [&](const Expr* e) {
         calls += calls_model(e);
@@ -288,6 +294,12 @@ class Slicer {
                         return plain(s);
                       });
     }
+    // A function that hands on the loader's batches.
+    while (iterable->kind == ExprKind::Call && last_name(iterable->kids[0]).find("DataLoader") == std::string::npos &&
+           iterable->kids[0]->kind == ExprKind::Name && !iterable->args.empty() && iterable->args[0].value->kind == ExprKind::Name) {
+      out_.left.push_back(line(iterable->range) + ": `" + text(iterable->range) + "`: what it does with a batch is not done here");
+      iterable = iterable->args[0].value;
+    }
     if (iterable->kind == ExprKind::Name)
       if (auto it = given_.find(iterable->text); it != given_.end()) iterable = it->second;
     parts_.loader = iterable;
@@ -336,6 +348,11 @@ class Slicer {
     if (!out_.accumulate.empty() && !divided) out_.loss_value = "(" + out_.loss_value + ") * " + out_.accumulate;
     Names needed = names_read(b);
     const Statements loss = slice(between, needed);
+    for (const auto* s : loss)
+      if (const Expr* e = find_expr(s, [](const Expr* x) { return x->kind == ExprKind::Call && last_name(x->kids[0]) == "grad"; }))
+        out_.left.push_back(
+            line(e->range) + ": `" + script_.shortened(e->range) +
+            "`: the loss differentiates by what went in, which the last stage does not have: this trains with one stage only");
     for (const auto* s : loss)
       if (jumps(s)) return line(s->range) + ": the loss leaves the loop on the way: `" + script_.shortened(s->range) + "`";
     std::string first;
@@ -417,7 +434,19 @@ class Slicer {
     Statements before = every_epoch();
     for (std::size_t i = 0; i < call_at_; ++i)
       if (body_[i] != batch_statement_) before.push_back(body_[i]);
-    const Statements prepare = slice(before, wanted);
+    const Names at_call = wanted;
+    Statements prepare = slice(before, wanted);
+    // What the preparation of the next batch reads of this one's is prepared, too.
+    for (Names again = at_call;;) {
+      const std::size_t size = again.size();
+      for (const auto* s : before)
+        if (!parts_.used.count(s))
+          for (const auto& n : names_written(s))
+            if (wanted.count(n) && !of_batch_.count(n) && !counters_.count(n)) again.insert(n);
+      if (again.size() == size) break;
+      wanted = again;
+      prepare = slice(before, wanted);
+    }
     for (const auto* s : prepare)
       if (jumps(s))
         return line(s->range) + ": the preparation of a batch leaves the loop on the way: `" + script_.shortened(s->range) + "`";
@@ -502,21 +531,25 @@ class Slicer {
     return false;
   }
 
-  /// What ran before the loop, or before the call of the function that has it: of the module, of the main guard, of its function.
-  Statements outside() const {
+  /// What ran before the function that makes the model was called: of the module, of the main guard. Without one: before the loop.
+  Statements outside_of_function() const {
     Statements out;
     const Stmt* end = inner_ ? inner_call_ : loop_;
     if (!function_) {
       until(m_.body, end, out);
       return out;
     }
-    until(m_.body, script_.definition_of(function_->name) ? script_.definition_of(function_->name) : end, out);
-    for (const auto* s : m_.body)  // behind the function, too: it is called from there
-      if (s->range.begin > function_->range.end) {
-        if (TrainingScript::main_guard(s)) out.insert(out.end(), s->body.begin(), s->body.end());
-        else if (plain(s)) out.push_back(s);
-      }
-    until(function_->body, end, out);
+    for (const auto* s : m_.body) {  // behind the function, too: it is called from there
+      if (TrainingScript::main_guard(s)) out.insert(out.end(), s->body.begin(), s->body.end());
+      else if (plain(s)) out.push_back(s);
+    }
+    return out;
+  }
+
+  /// What ran before the loop, or before the call of the function that has it.
+  Statements outside() const {
+    Statements out = outside_of_function();
+    if (function_) until(function_->body, inner_ ? inner_call_ : loop_, out);
     return out;
   }
 
@@ -551,19 +584,33 @@ class Slicer {
       if (meets(inner_names, needed))
         problem_ = line(inner_->def_range) + ": " + inner_->name + " and its caller call different things by one name";
     }
-    Statements out = slice(outside(), needed);
-    std::erase_if(out, [&](const Stmt* s) { return skip.count(s) != 0; });
-    taken.insert(taken.begin(), out.begin(), out.end());
-    return script_.lines(out) + bound + inside;
+    std::string of_function, of_parameters;
+    auto take = [&](const Statements& list) {
+      Statements out = slice(list, needed);
+      std::erase_if(out, [&](const Stmt* s) { return skip.count(s) != 0; });
+      taken.insert(taken.begin(), out.begin(), out.end());
+      return script_.lines(out);
+    };
+    if (function_) {
+      Statements list;
+      until(function_->body, inner_ ? inner_call_ : loop_, list);
+      of_function = take(list);
+      of_parameters = parameters(needed);
+    }
+    const std::string outermost = take(outside_of_function());
+    return outermost + of_parameters + of_function + bound + inside;
   }
 
-  /// `cfg` of main(cfg): what the call in the main guard gives, or the file that hydra reads.
-  void parameters(const Names& needed) {
-    if (!function_) return;
+  /// `cfg` of main(cfg): what the call in the main guard gives, or the file that hydra reads. What that reads is needed in its place.
+  std::string parameters(Names& needed) {
+    std::string out;
     for (std::size_t i = 0; i < function_->parameters.size(); ++i) {
       const auto& p = function_->parameters[i];
       if (!needed.count(p.name)) continue;
+      needed.erase(p.name);
+      if (bound_.count(p.name)) continue;  // the set-up has it
       std::string value;
+      const Expr* given = nullptr;
       for (const auto* d : function_->decorators)
         if (d->kind == ExprKind::Call && program::dotted_path(d->kids[0]).value_or("") == "hydra.main") {
           std::string folder = ".", name = "config";
@@ -578,14 +625,19 @@ class Slicer {
       if (value.empty())
         program::walk_exprs(m_.body, [&](const Expr* e) {
           if (e->kind == ExprKind::Call && e->kids[0]->kind == ExprKind::Name && e->kids[0]->text == function_->name)
-            if (const Expr* given = call_argument(e, p.name, static_cast<int>(i))) value = text(given->range);
+            given = call_argument(e, p.name, static_cast<int>(i));
           return true;
         });
-      if (value.empty() && p.default_value) value = text(p.default_value->range);
+      if (value.empty() && !given) given = p.default_value;
+      if (value.empty() && given) {
+        value = text(given->range);
+        for (const auto& n : names_read(given)) needed.insert(n);
+      }
       if (value.empty())
         problem_ = line(function_->def_range) + ": what " + function_->name + "'s argument " + p.name + " is cannot be told";
-      else if (value != p.name) parameters_text_ += p.name + " = " + value + "\n", bound_.insert(p.name);
+      else if (value != p.name) out += p.name + " = " + value + "\n", bound_.insert(p.name);
     }
+    return out;
   }
 
   void take_data() {
@@ -603,8 +655,12 @@ class Slicer {
       for (const auto& n : names_written(s)) {
         std::string low = n;
         std::transform(low.begin(), low.end(), low.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-        if (low.find("load") == std::string::npos || n == out_.train.substr(0, out_.train.find(".dataset"))) continue;
-        if (low.find("val") != std::string::npos && out_.valid.empty()) out_.valid = n + ".dataset", data_names_.insert(n);
+        if ((low.find("load") == std::string::npos && last_name(v->kids[0]).find("DataLoader") == std::string::npos) ||
+            n == out_.train.substr(0, out_.train.find(".dataset")))
+          continue;
+        if ((low.find("val") != std::string::npos || low.find("dev") != std::string::npos || low.find("eval") != std::string::npos) &&
+            out_.valid.empty())
+          out_.valid = n + ".dataset", data_names_.insert(n);
         else if (low.find("test") != std::string::npos && out_.test.empty()) out_.test = n + ".dataset", data_names_.insert(n);
       }
     }
@@ -623,11 +679,12 @@ class Slicer {
     Statements taken;
     const std::string setup = before(rest, {}, taken);
     const std::set<const Stmt*> in_setup(taken.begin(), taken.end());
+    for (const auto* s : taken)
+      for (const auto& n : names_written(s)) bound_.insert(n);
     Statements loaders;
     const std::string data_text = before(data, in_setup, loaders);
     Names everything = rest;
     everything.insert(data.begin(), data.end());
-    parameters(everything);
     for (const auto* list : {&taken, &loaders})
       for (const auto* s : *list) {
         for (const auto& n : names_read(s)) globals_.insert(n);
@@ -636,12 +693,10 @@ class Slicer {
         if (jumps(s))
           problem_ = line(s->range) + ": what the data or the loss needs returns on the way: `" + script_.shortened(s->range) + "`";
       }
-    for (const auto* s : taken)
-      for (const auto& n : names_written(s)) bound_.insert(n);
     globals_.insert(read_outside.begin(), read_outside.end());
     for (const auto& n : bound_) globals_.insert(n);
     for (const auto& n : everything) globals_.insert(n);
-    out_.setup = parameters_text_ + setup;
+    out_.setup = setup;
     out_.data = data_text;
     out_.setup_names.assign(bound_.begin(), bound_.end());
     take_definitions(in_setup);
@@ -780,7 +835,7 @@ class Slicer {
   const Stmt* batch_statement_ = nullptr;  ///< batch = next(iterator)
   const Expr* call_ = nullptr;
   std::map<std::string, std::pair<bool, std::string>> counters_;  ///< name → does it count epochs (else batches)? from what on
-  std::string parameters_text_, problem_;
+  std::string problem_;
 };
 
 }  // namespace

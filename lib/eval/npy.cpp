@@ -1,8 +1,8 @@
 #include "eval/npy.h"
 
 #include <bit>
-#include <cstring>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <map>
 #include <string_view>
@@ -32,12 +32,11 @@ struct Kind {
 };
 
 const std::map<std::string, Kind>& kinds() {
-  static const std::map<std::string, Kind> all{{"|b1", {1, 'b', number<std::uint8_t>}},  {"|u1", {1, 'i', number<std::uint8_t>}},
-                                               {"|i1", {1, 'i', number<std::int8_t>}},   {"<i2", {2, 'i', number<std::int16_t>}},
-                                               {"<u2", {2, 'i', number<std::uint16_t>}}, {"<i4", {4, 'i', number<std::int32_t>}},
-                                               {"<u4", {4, 'i', number<std::uint32_t>}}, {"<i8", {8, 'i', number<std::int64_t>}},
-                                               {"<u8", {8, 'i', number<std::uint64_t>}}, {"<f4", {4, 'f', number<float>}},
-                                               {"<f8", {8, 'f', number<double>}}};
+  static const std::map<std::string, Kind> all{
+      {"|b1", {1, 'b', number<std::uint8_t>}},  {"|u1", {1, 'i', number<std::uint8_t>}},  {"|i1", {1, 'i', number<std::int8_t>}},
+      {"<i2", {2, 'i', number<std::int16_t>}},  {"<u2", {2, 'i', number<std::uint16_t>}}, {"<i4", {4, 'i', number<std::int32_t>}},
+      {"<u4", {4, 'i', number<std::uint32_t>}}, {"<i8", {8, 'i', number<std::int64_t>}},  {"<u8", {8, 'i', number<std::uint64_t>}},
+      {"<f4", {4, 'f', number<float>}},         {"<f8", {8, 'f', number<double>}}};
   return all;
 }
 

@@ -68,7 +68,7 @@ def main():
     models = a.only or (["gpt_tied", "swin_block"] if a.ci else MODELS)
     failures, figures = [], []
     for pp in (1, 2):
-        specs = [s for s in (convert(a, m, pp, work, failures) for m in models) if s]
+        specs = [s for s in (convert(a, m, pp, work, failures) for m in models if pp == 1 or m not in ONE_STAGE) if s]
         if pp == 2:
             specs += [{**s, "name": s["name"] + ", its tied weights not summed", "break": NOT_SUMMED, "grids": [[2, 2]]} for s in specs if s["name"] == "gpt_tied"]
         if not specs:

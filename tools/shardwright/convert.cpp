@@ -52,6 +52,7 @@ int run(Options& o, const CLI::App& app) {
     j["fallbacks"] = nlohmann::json::array();
     for (const auto& f : a.plan.fallbacks) j["fallbacks"].push_back({{"module", f.module}, {"where", f.where}, {"reason", f.reason}});
     j["warnings"] = a.plan.warnings;
+    j["left"] = done->left;
     j["plan"] = plan::to_json(a.plan);
     fmt::print("{}\n", j.dump(2));
     return kDone;
@@ -63,6 +64,8 @@ int run(Options& o, const CLI::App& app) {
       for (const auto& f : done->written) fmt::print("  {}\n", f);
       for (const auto& f : done->merged) fmt::print("  {} keeps your changes\n", f);
       if (!done->tables.empty()) fmt::print("{}\n", done->tables);
+      if (!done->left.empty()) fmt::print("Left to you, of the training script (README.md beside train.py has the same list):\n");
+      for (const auto& l : done->left) fmt::print("  {}\n", l);
       fmt::print("next: {}\n", done->next);
     }
   }

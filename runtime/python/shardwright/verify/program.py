@@ -199,15 +199,23 @@ class Generated:
         self.table = ParamTable.load(f"{job.folder}/params.yaml")
         self.table.set_aliases(reference["aliases"])
         self.load = lambda: load_stage(self.stage, self.table, mesh.pp_rank, reference["state"])
-        self.initial = self._fingerprints()
-        self.moments = {n: Moments.of(p) for n, p in self.stage.named_parameters()}
+        # A package with build_original starts from that model's weights, whatever its layers draw (train.py loads them).
+        starts_from_original = hasattr(job.package(), "build_original")
+        if not starts_from_original:
+            self._drawn()
         why = start_from_original(self.stage, self.table, job.folder, job.seed)
+        if starts_from_original:
+            self._drawn()
         if why:
             raise ValueError(f"start values of the original: {why}")
         self.start = self.tensors() if mesh.model_group is not None else None
         self.load()
         forward = getattr(job.entry_class, "forward", None)   # a factory has none: then stages say what they take
         self.caller = StageCaller(self.stage, mesh.pp_rank, options.pp, forward, getattr(job.package().STAGES[0], "needs_inputs", ()))
+
+    def _drawn(self):
+        self.initial = self._fingerprints()
+        self.moments = {n: Moments.of(p) for n, p in self.stage.named_parameters()}
 
     def _fingerprints(self):
         """{name: digest of its start value as the constructor drew it}; None for constants."""

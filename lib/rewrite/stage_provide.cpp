@@ -127,6 +127,8 @@ bool Resolver::provide(std::size_t l, int w, bool more_inputs) {
   if (c_.facts.at_entry(w)) {
     if (l == 0) {
       if (c_.facts.flows(v) && !more_inputs) return false;
+      // `x` is bound anew before the cut and what it is then crosses: the input has to be read before that is unpacked (early).
+      if (c_.facts.flows(v) && current(0, name) != w && live_[0].count(name)) return false;
       input(name, w);
       return true;
     }
@@ -297,7 +299,7 @@ bool Resolver::by_statement(std::size_t l, int w, bool more_inputs, bool flows_a
   return true;
 }
 
-bool Resolver::early(std::size_t l, int w) {
+bool Resolver::early(std::size_t l, int w, bool flows_allowed) {
   if (l != 0 || write(w).step < 0) return false;
   if (state_[0].by_statement.count(w)) return true;
   const auto& step = c_.trace.step(write(w).step);
@@ -305,7 +307,7 @@ bool Resolver::early(std::size_t l, int w) {
   if (!s->body.empty() || (s->kind != StmtKind::Assign && s->kind != StmtKind::AnnAssign)) return false;
   const auto* place = c_.index(frame(0)).place(s);
   if (!place || place->parent || !at(0).chain.front() || place->index >= c_.index(frame(0)).place(at(0).chain.front())->index) return false;
-  if (!c_.facts.repeatable(step.begin, step.end)) return false;
+  if (!flows_allowed && !c_.facts.repeatable(step.begin, step.end)) return false;
   for (const auto& r : own_reads(s)) {
     const int rw = c_.facts.version(frame(0), r.name, step.begin);
     if (rw < 0 || is_self(0, r.name)) continue;
@@ -314,7 +316,7 @@ bool Resolver::early(std::size_t l, int w) {
       if (std::find(v.begin(), v.end(), r.name) == v.end()) v.push_back(r.name);
       continue;
     }
-    if (!early(0, rw)) return false;
+    if (!early(0, rw, flows_allowed)) return false;
   }
   auto& e = state_[0].early;
   if (std::find(e.begin(), e.end(), s) == e.end()) e.push_back(s);
@@ -385,7 +387,7 @@ bool Resolver::scalar(std::size_t l, const std::string& name, int w) {
   const bool number = v->kind == Binding::Int || v->kind == Binding::Float || v->kind == Binding::Bool;
   if (number && v->sym && !c_.facts.dims.constant(v->sym)) {
     if (const auto t = size_text(l, v->sym)) return line(*t);
-    if (attempt([&] { return provide(l, w, true); }) || attempt([&] { return early(l, w); })) return true;
+    if (attempt([&] { return provide(l, w, true); }) || attempt([&] { return early(l, w, false); })) return true;
     // Independent of the batch, but made of something that is gone: as it was when the model was converted.
     if (c_.facts.dims.fixed(v->sym))
       if (const auto t = literal(*v)) return line(*t);

@@ -118,7 +118,8 @@ class Resolver {
   bool by_statement(std::size_t l, int w, bool more_inputs, bool flows_allowed);
 
   /// Keeps the statement that made version `w` in front of the unpacking, where the inputs' names still hold the inputs.
-  bool early(std::size_t l, int w);
+  /// By a statement before what crossed is unpacked. `flows_allowed`: it may compute with inputs.
+  bool early(std::size_t l, int w, bool flows_allowed);
 
   bool read(std::size_t l, const Stmt* unit, const Read& r, Clock when, bool more_inputs);
 

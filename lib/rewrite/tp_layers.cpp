@@ -215,8 +215,12 @@ std::pair<ModuleId, std::string> Layers::late_place(ModuleId m) const {
   for (const auto& up : ctx_.trace.modules)
     for (const auto& [name, child] : up.children) registered += child == m;
   if (registered != 1) return {-1, ""};
+  // A constructor that made several by copy.deepcopy speaks of all of them: the place is further up.
+  std::set<ModuleId> copied;
+  for (const auto& other : ctx_.trace.modules)
+    if (other.cloned_from >= 0) copied.insert(ctx_.made(other.id).id);
   for (ModuleId up = ctx_.trace.module(m).parent; up >= 0; up = ctx_.trace.module(up).parent) {
-    if (ctx_.trace.module(up).builtin || ctx_.made(up).init_frame < 0) continue;
+    if (ctx_.trace.module(up).builtin || ctx_.made(up).init_frame < 0 || copied.count(ctx_.made(up).id)) continue;
     std::string path = attribute_path(ctx_.trace, up, m);
     return {up, path.empty() || path[0] == '[' ? "self" + path : "self." + path};
   }

@@ -14,9 +14,8 @@ using program::StmtKind;
 
 namespace {
 
-const std::map<std::string, std::string> kAnswers{{"torch.distributed.is_initialized", "False"},
-                                                  {"torch.distributed.get_world_size", "1"},
-                                                  {"torch.distributed.get_rank", "0"}};
+const std::map<std::string, std::string> kAnswers{
+    {"torch.distributed.is_initialized", "False"}, {"torch.distributed.get_world_size", "1"}, {"torch.distributed.get_rank", "0"}};
 
 /// "dist" → "torch.distributed", by the module's imports.
 std::map<std::string, std::string> imported(const program::Module& m) {

@@ -7,7 +7,8 @@
 
 namespace shardwright::emit {
 
-/// Definitions of `origin` with the questions to torch.distributed answered: is_initialized() → False, get_world_size() → 1, get_rank() → 0.
+/// Definitions of `origin` with the questions to torch.distributed answered: is_initialized() → False, get_world_size() → 1, get_rank() →
+/// 0.
 std::string answered_alone(std::string text, const program::Module& origin, eval::ModuleSource& loader);
 
 }  // namespace shardwright::emit

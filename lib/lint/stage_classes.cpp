@@ -27,6 +27,7 @@ struct Stage {
   std::size_t number = 0;
   std::string model;  ///< the name without "_stage3"
   std::string_view text;
+  bool generated = false;  ///< by this program: where it cuts, and why not elsewhere, is in its plan
   const Function* init = nullptr;
   const Function* forward = nullptr;
   std::optional<std::size_t> returned;  ///< length of the tuple it returns, where every return tells
@@ -42,6 +43,7 @@ std::optional<Stage> stage_of(const ClassDef& c, const support::SourceManager& s
   s.number = *number;
   s.model = c.name.substr(0, c.name.rfind("_stage"));
   s.text = sources.text(c.range);
+  s.generated = generated(c.range.file, sources);
   s.init = method(c, "__init__");
   s.forward = method(c, "forward");
   if (!s.forward) return std::nullopt;
@@ -223,7 +225,8 @@ void returned_of(const Stage& s, bool last, Found& found) {
                   {});
     }
     if (r->kids.size() > 3)
-      found.add(Severity::Warning, "SW205", r->range, std::to_string(r->kids.size()) + " tensors cross the cut; cut where fewer do", {});
+      found.add(s.generated ? Severity::Info : Severity::Warning, "SW205", r->range,
+                std::to_string(r->kids.size()) + " tensors cross the cut; cut where fewer do", {});
   }
 }
 
@@ -231,11 +234,22 @@ void returned_of(const Stage& s, bool last, Found& found) {
 void unused_of(const Stage& s, Found& found) {
   if (!s.init) return;
   if (contains(s.text, {"getattr(self", "self.children()", "self.modules()", "_modules", "self.named_"})) return;
+  // drop_unused(self, ["blocks", "head.norm"]): only these stay.
+  std::optional<std::vector<std::string>> kept;
+  program::walk_exprs(s.init->body, [&](const Expr* e) {
+    if (e->kind != ExprKind::Call || callee(e) != "drop_unused" || e->args.size() != 2 || e->args[1].value->kind != ExprKind::List)
+      return true;
+    kept.emplace();
+    for (const auto* k : e->args[1].value->kids)
+      if (k->kind == ExprKind::String) kept->push_back(k->text.substr(0, k->text.find('.')));
+    return true;
+  });
   program::walk(s.init->body, [&](const Stmt* st) {
     if (st->kind != StmtKind::Assign || st->targets.size() != 1 || !st->value || st->value->kind != ExprKind::Call) return true;
     const auto name = self_attribute(st->targets[0]);
     const auto made = callee(st->value);
     if (name.empty() || made.empty() || !std::isupper(static_cast<unsigned char>(made[0])) || made == "Parameter") return true;
+    if (kept && std::find(kept->begin(), kept->end(), name) == kept->end()) return true;
     const std::string word = "self." + std::string(name);
     std::size_t uses = 0;
     for (std::size_t at = s.text.find(word); at != std::string_view::npos; at = s.text.find(word, at + 1)) {

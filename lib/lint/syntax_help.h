@@ -14,6 +14,8 @@
 namespace shardwright::lint::syntax {
 
 bool contains(std::string_view text, std::initializer_list<std::string_view> parts);
+/// Did `shardwright convert` write the file? What it decided has its reasons in its plan.
+bool generated(support::FileId file, const support::SourceManager& sources);
 /// Does the text hold `word` as a whole word?
 bool has_word(std::string_view text, std::string_view word);
 /// The last name of a call's callee: "send" of torch.distributed.send(…).

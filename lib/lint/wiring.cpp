@@ -228,7 +228,7 @@ struct Wiring {
         return true;
       });
       found.add(
-          beside ? Severity::Info : Severity::Error, "SW402", style->range,
+          beside || generated(style->range.file, sources) ? Severity::Info : Severity::Error, "SW402", style->range,
           owner + " builds the serial '" + e->style + "', which stays unsplit; its distributed form is registered as '" + better + "'", {},
           fix);
       return;

@@ -106,12 +106,14 @@ void Resolver::carry(std::size_t l, const std::string& name, int w, const Bindin
     const auto [a, b] = c_.facts.ops_between(step.begin, step.end);
     for (std::size_t i = a; i < b; ++i)
       for (const TensorId o : c_.trace.ops[i].outputs) {
-        // A part of what is made again, `mask.float()` of `mask.float().unsqueeze(-1)`, is gone at the cut, so the partition does not list it.
+        // A part of what is made again, `mask.float()` of `mask.float().unsqueeze(-1)`, is gone at the cut, so the partition does not list
+        // it.
         again &= recompute_.count(o) != 0 || !c_.facts.flows(o) || !c_.facts.used_after(o, step.end);
         listed = true;
       }
     const bool alias = step.stmt->kind == StmtKind::Assign && step.stmt->value->kind == ExprKind::Name;
-    if (again && (alias || listed) && (attempt([&] { return by_statement(l, w, true, true); }) || attempt([&] { return early(l, w, true); })))
+    if (again && (alias || listed) &&
+        (attempt([&] { return by_statement(l, w, true, true); }) || attempt([&] { return early(l, w, true); })))
       return;
   }
   if (carry_value(l, name, name, v)) state_[l].top[name] = w;

@@ -121,12 +121,14 @@ struct Expressible {
   std::map<std::string, int> refused;
   std::set<std::pair<model::Clock, pipeline::CutKind>> banned;  // fine alone, but not beside the others
   std::set<const program::Expr*> whole;                         // constructor calls of modules that no cut may lie in
+  std::set<model::FrameId> left;                                // calls in which many places were tried
 };
 
 bool can_emit(const model::Trace& t, const pipeline::Cut& c, void* data) {
   auto* e = static_cast<Expressible*>(data);
   if (e->banned.count({c.clock, c.kind})) return false;
   for (const auto& level : c.path) {
+    if (e->left.count(level.frame)) return false;
     const model::ModuleId m = t.frame(level.frame).self;
     if (m < 0 || !e->whole.count(t.module(m).construct_call)) continue;
     ++e->refused["it lies inside `" + t.module(m).fqn + "`, whose constructor call makes other objects, too"];
@@ -177,7 +179,7 @@ std::string cuts_of_width(const model::Trace& t, pipeline::Options po, rewrite::
   po.can_emit = can_emit;
   po.can_emit_data = &expressible;
   std::string why;
-  constexpr int kTries = 50;
+  constexpr int kTries = 50, kSingly = 12;
   for (int i = 0; i < kTries; ++i) {
     out = pipeline::partition(t, po);
     if (!out.error.empty()) break;
@@ -189,6 +191,8 @@ std::string cuts_of_width(const model::Trace& t, pipeline::Options po, rewrite::
     ++expressible.refused[why];
     const auto& c = out.cuts[static_cast<std::size_t>(cut)];
     expressible.banned.insert({c.clock, c.kind});
+    // A value that cannot cross mostly lives as long as the call that it was given to: further out it may be made again.
+    if (i >= kSingly && c.path.size() > 1) expressible.left.insert(c.path.back().frame);
   }
   refused.assign(expressible.refused.begin(), expressible.refused.end());
   std::sort(refused.begin(), refused.end(), [](const auto& x, const auto& y) { return x.second > y.second; });

@@ -42,7 +42,14 @@ void Resolver::tensors(std::size_t l) {
     if (!carry_value(l, b.value_name, b.value_name, *v)) return;
     state_[l].top[b.value_name] = -2;
   }
-  for (const auto& name : ordered(l)) {
+  // What is made again comes last: it may ask what crosses for sizes.
+  std::vector<std::string> names = ordered(l);
+  std::stable_partition(names.begin(), names.end(), [&](const std::string& name) {
+    const auto v = c_.facts.contents(frame(l), name, clock_);
+    const auto tensors = v ? model::tensors_of(*v) : std::vector<TensorId>{};
+    return tensors.empty() || std::any_of(tensors.begin(), tensors.end(), [&](TensorId t) { return recompute_.count(t) == 0; });
+  });
+  for (const auto& name : names) {
     const int w = current(l, name);
     if (w < 0 || is_self(l, name) || state_[l].top.count(name)) continue;
     if (is_temp(l, name)) continue;
@@ -448,6 +455,58 @@ std::optional<Edit> Resolver::metadata(std::size_t l, const Expr* name, TensorId
     } else if (dtype) {
       return Edit{name->range, h.name};
     }
+  }
+  return std::nullopt;
+}
+
+/// `self.mask_for(x)` where the function asks x for its device, type and some sizes only: another tensor that has the same will do.
+std::optional<Edit> Resolver::stand_in(std::size_t l, const Expr* name, TensorId t, Clock when) const {
+  const Expr* call = c_.index(frame(l)).parent(name);
+  if (!call || call->kind != ExprKind::Call) return std::nullopt;
+  const model::Frame* callee = nullptr;
+  for (const FrameId f : c_.facts.frame(frame(l)).callees) {
+    const auto& x = c_.trace.frame(f);
+    if (x.call == call && !x.builtin && x.begin >= when && (!callee || x.begin < callee->begin)) callee = &x;
+  }
+  if (!callee || !callee->function) return std::nullopt;
+  const auto& parameters = callee->function->parameters;
+  std::size_t place = callee->self >= 0 || (!parameters.empty() && parameters[0].name == "self") ? 1 : 0;
+  std::string parameter;
+  for (const auto& a : call->args) {
+    if (a.star || a.double_star) return std::nullopt;
+    if (a.value == name) parameter = !a.keyword.empty() ? a.keyword : place < parameters.size() ? parameters[place].name : "";
+    place += a.keyword.empty();
+  }
+  if (parameter.empty()) return std::nullopt;
+  const FunctionIndex& inside = c_.index(callee->id);
+  const int rank = static_cast<int>(c_.trace.tensor(t).shape.size());
+  std::set<int> dims;
+  bool plain = true;
+  program::walk(callee->function->body, [&](const Stmt* s) {
+    const auto written = own_writes(s);
+    plain = plain && std::find(written.begin(), written.end(), parameter) == written.end();
+    return plain;
+  });
+  program::walk_exprs(callee->function->body, [&](const Expr* e) {
+    if (e->kind != ExprKind::Name || e->text != parameter) return plain;
+    const Expr* a = inside.parent(e);
+    if (!a || a->kind != ExprKind::Attribute) return plain = false;
+    if (a->text == "device" || a->text == "dtype" || a->text == "is_cuda") return true;
+    const Expr* up = inside.parent(a);
+    const Expr* at = a->text == "shape" && up && up->kind == ExprKind::Subscript && up->kids[0] == a        ? up->kids[1]
+        : a->text == "size" && up && up->kind == ExprKind::Call && up->kids[0] == a && up->args.size() == 1 ? up->args[0].value
+                                                                                                            : nullptr;
+    if (!at || at->kind != ExprKind::Int || at->integer < 0 || at->integer >= rank) return plain = false;
+    dims.insert(static_cast<int>(at->integer));
+    return true;
+  });
+  if (!plain) return std::nullopt;
+  for (const AtHand& h : at_hand(l)) {
+    const auto& other = c_.trace.tensor(h.tensor);
+    const bool same = other.dtype == c_.trace.tensor(t).dtype && std::all_of(dims.begin(), dims.end(), [&](int d) {
+                        return d < static_cast<int>(other.shape.size()) && c_.facts.dims.equal(t, d, h.tensor, d);
+                      });
+    if (same) return Edit{name->range, h.name};
   }
   return std::nullopt;
 }

@@ -316,7 +316,7 @@ bool Resolver::early(std::size_t l, int w, bool flows_allowed) {
       if (std::find(v.begin(), v.end(), r.name) == v.end()) v.push_back(r.name);
       continue;
     }
-    if (!early(0, rw, flows_allowed)) return false;
+    if (!early(0, rw, false)) return false;  // what it reads is an input, or no tensor that flows: never the model's work again
   }
   auto& e = state_[0].early;
   if (std::find(e.begin(), e.end(), s) == e.end()) e.push_back(s);
@@ -343,6 +343,11 @@ bool Resolver::read(std::size_t l, const Stmt* unit, const Read& r, Clock when, 
   // Tensors that cross under this very version are provided; others only by what is asked of them.
   if (write(w).value.kind == Binding::Tensor && r.expr)
     if (auto e = metadata(l, r.expr, write(w).value.tensor)) {
+      if (e->text != c_.text(e->range)) state_[l].edits[unit].push_back(*e);
+      return true;
+    }
+  if (write(w).value.kind == Binding::Tensor && r.expr)
+    if (auto e = stand_in(l, r.expr, write(w).value.tensor, when)) {
       if (e->text != c_.text(e->range)) state_[l].edits[unit].push_back(*e);
       return true;
     }

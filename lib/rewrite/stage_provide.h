@@ -88,6 +88,7 @@ class Resolver {
 
   /// `x.shape[1]`, `x.device` … of a tensor that is not at hand, written with one that is. nullopt: the whole value is needed.
   std::optional<Edit> metadata(std::size_t l, const Expr* name, TensorId t) const;
+  std::optional<Edit> stand_in(std::size_t l, const Expr* name, TensorId t, Clock when) const;
 
   // ---- what is computed again ------------------------------------------------------------------------------------------
 
@@ -118,7 +119,8 @@ class Resolver {
   bool by_statement(std::size_t l, int w, bool more_inputs, bool flows_allowed);
 
   /// Keeps the statement that made version `w` in front of the unpacking, where the inputs' names still hold the inputs.
-  /// By a statement before what crossed is unpacked. `flows_allowed`: it may compute with inputs.
+  /// By a statement before what crossed is unpacked. `flows_allowed`: it may compute with inputs itself (the caller has looked at
+  /// its operations); what it reads may not.
   bool early(std::size_t l, int w, bool flows_allowed);
 
   bool read(std::size_t l, const Stmt* unit, const Read& r, Clock when, bool more_inputs);

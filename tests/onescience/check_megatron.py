@@ -18,7 +18,7 @@ import yaml
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 BOUND = 1e-9
-MODELS = ["gpt_tied", "swin_block", "unet_attention", "styles", "parallel_block", "weight_norms", "same_names", "stock_layers", "learned_queries", "strided"]
+MODELS = ["gpt_tied", "swin_block", "unet_attention", "styles", "parallel_block", "weight_norms", "same_names", "stock_layers", "learned_queries", "strided", "masks"]
 REFUSED = {("styles", 2): "a tensor that gets no gradient"}   # its mask travels in the object that the blocks hand on
 ONE_STAGE = {"strided"}   # cut inside of a divided region: the local shapes are in no plan that this reads
 NOT_SUMMED = "stage.share_embeddings_and_output_weights = None"   # what the proof must find

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "emit/training_loop.h"
 #include "emit/training_options.h"
 #include "emit/training_values.h"
 #include "program/visit.h"
@@ -17,11 +18,6 @@ using program::Expr;
 using program::ExprKind;
 using program::Stmt;
 using program::StmtKind;
-
-bool plain(const Stmt* s) {
-  return s->kind != StmtKind::FunctionDef && s->kind != StmtKind::ClassDef && s->kind != StmtKind::Import &&
-      s->kind != StmtKind::ImportFrom;
-}
 
 Names target_names(const Expr* target) {
   program::NameSet n;
@@ -40,8 +36,7 @@ class Slicer {
   support::Expected<TrainingSlice> run() {
     out_.file = script_.path();
     out_.names = script_.all_names();
-    if (!find_model()) return fail("no call of " + class_ + " was found: expected model = " + class_ + "(…)");
-    if (!find_loop() && !find_loop_in_a_function()) return fail("no loop was found that calls the model and backward()");
+    if (auto why = find_training_loop(script_, class_, parts_, at_); !why.empty()) return fail(why);
     if (auto why = find_parts(); !why.empty()) return fail(why);
     take_options(script_, values_, parts_, out_);
     if (auto why = take_loss(); !why.empty()) return fail(why);
@@ -60,138 +55,11 @@ class Slicer {
   std::string text(const support::Range& r) const { return script_.text(r); }
   std::string line(const support::Range& r) const { return script_.line(r); }
 
-  // ---- where things are ---------------------------------------------------------------------------------------------------
-
-  bool makes(const Expr* e) const {
-    if (e->kind != ExprKind::Call) return false;
-    const std::string name = last_name(e->kids[0]);
-    return name == class_ || (e->kids[0]->kind == ExprKind::Name && makers_.count(name));
-  }
-
-  bool find_model() {
-    for (const auto* s : m_.body)  // def build(cfg): return Model(…)
-      if (s->kind == StmtKind::FunctionDef)
-        program::walk(s->function->body, [&](const Stmt* inner) {
-          if (inner->kind == StmtKind::Return && inner->value && makes(inner->value)) makers_.insert(s->function->name);
-          return plain(inner);
-        });
-    std::function<void(const std::vector<Stmt*>&, const program::Function*)> look = [&](const std::vector<Stmt*>& body,
-                                                                                        const program::Function* f) {
-      for (const auto* s : body) {
-        if (s->kind == StmtKind::FunctionDef) {
-          if (!makers_.count(s->function->name)) look(s->function->body, s->function);
-          continue;
-        }
-        if ((s->kind == StmtKind::Assign || s->kind == StmtKind::AnnAssign) && s->value && s->targets.size() == 1 &&
-            s->targets[0]->kind == ExprKind::Name && find_expr(s, [&](const Expr* e) { return makes(e); })) {
-          parts_.models.insert(s->targets[0]->text);
-          if (!made_) made_ = s, function_ = f;
-        }
-        look(s->body, f), look(s->orelse, f), look(s->finally, f);
-        for (const auto& h : s->handlers) look(h.body, f);
-      }
-    };
-    look(m_.body, nullptr);
-    if (!made_) return false;
-    // model = model.to(device), ddp = DistributedDataParallel(model, …)
-    program::walk(function_ ? function_->body : m_.body, [&](const Stmt* s) {
-      if (s->kind != StmtKind::Assign || s->targets.size() != 1 || s->value->kind != ExprKind::Call) return plain(s);
-      const Expr* callee = s->value->kids[0];
-      const Expr* root = program::root_name(callee);
-      const bool method = callee->kind == ExprKind::Attribute && root && parts_.models.count(root->text) &&
-          (callee->text == "to" || callee->text == "cuda" || callee->text == "train" || callee->text == "float" ||
-           callee->text == "double" || callee->text == "half" || callee->text == "bfloat16" || callee->text == "cpu" ||
-           callee->text == "apply");
-      const auto& args = s->value->args;
-      const bool given = !args.empty() && args[0].value->kind == ExprKind::Name && parts_.models.count(args[0].value->text);
-      const bool wrap = given &&
-          (last_name(callee).find("Parallel") != std::string::npos || last_name(callee) == "DDP" || last_name(callee) == "compile");
-      if (s->targets[0]->kind == ExprKind::Name && (method || wrap)) parts_.models.insert(s->targets[0]->text);
-      // model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
-      if (given && last_name(callee) == "prepare" && s->targets[0]->kind == ExprKind::Tuple && !s->targets[0]->kids.empty() &&
-          s->targets[0]->kids[0]->kind == ExprKind::Name)
-        parts_.models.insert(s->targets[0]->kids[0]->text);
-      return true;
-    });
-    return true;
-  }
-
-  bool calls_model(const Expr* e) const {
-    return e->kind == ExprKind::Call && e->kids[0]->kind == ExprKind::Name && parts_.models.count(e->kids[0]->text);
-  }
-  static bool is_backward(const Expr* e) {
-    return e->kind == ExprKind::Call && e->kids[0]->kind == ExprKind::Attribute && e->kids[0]->text == "backward";
-  }
-
-  /// The loops of a function around the model's call and backward(), outermost first.
-  std::vector<const Stmt*> loops_of(const std::vector<Stmt*>& body) const {
-    std::vector<const Stmt*> loops;
-    program::walk(body, [&](const Stmt* s) {
-      if (s->kind == StmtKind::For && find_expr(s, [&](const Expr* e) { return calls_model(e); }) && find_expr(s, is_backward))
-        loops.push_back(s);
-      return plain(s);
-    });
-    return loops;
-  }
-
-  bool find_loop() {
-    parts_.loops = loops_of(function_ ? function_->body : m_.body);
-    if (parts_.loops.empty()) return false;
-    loop_ = parts_.loops.back();
-    return true;
-  }
-
-  /// for epoch in …: train_one_epoch(model, loader, …): the function's parameters are what the call gives.
-  bool find_loop_in_a_function() {
-    std::vector<const Stmt*> around;
-    std::function<bool(const std::vector<Stmt*>&)> look = [&](const std::vector<Stmt*>& body) {
-      for (const auto* s : body) {
-        if (!plain(s)) continue;
-        if (s->kind == StmtKind::For) around.push_back(s);
-        if (look(s->body) || look(s->orelse)) return true;
-        if (s->kind == StmtKind::For) around.pop_back();
-        const Expr* call = nullptr;
-        if (s->value)
-          program::walk(s->value, [&](const Expr* e) {
-            if (e->kind == ExprKind::Call && e->kids[0]->kind == ExprKind::Name && script_.definition_of(e->kids[0]->text) &&
-                script_.definition_of(e->kids[0]->text)->kind == StmtKind::FunctionDef)
-              call = call ? call : e;
-            return true;
-          });
-        if (!call) continue;
-        const program::Function* f = script_.definition_of(call->kids[0]->text)->function;
-        std::map<std::string, const Expr*> given;
-        for (std::size_t i = 0; i < call->args.size(); ++i) {
-          const auto& a = call->args[i];
-          if (a.star || a.double_star) continue;
-          if (!a.keyword.empty()) given[a.keyword] = a.value;
-          else if (i < f->parameters.size()) given[f->parameters[i].name] = a.value;
-        }
-        const Names before = parts_.models;
-        for (const auto& [name, value] : given)
-          if (value->kind == ExprKind::Name && before.count(value->text)) parts_.models.insert(name);
-        auto loops = loops_of(f->body);
-        if (loops.empty()) {
-          parts_.models = before;
-          continue;
-        }
-        inner_ = f, inner_call_ = s, given_ = given;
-        parts_.loops = around;
-        parts_.loops.insert(parts_.loops.end(), loops.begin(), loops.end());
-        loop_ = parts_.loops.back();
-        parts_.used.insert(s);
-        return true;
-      }
-      return false;
-    };
-    return look(function_ ? function_->body : m_.body);
-  }
-
   // ---- the loop: batch, model, loss -------------------------------------------------------------------------------------------
 
   void flatten(const std::vector<Stmt*>& body, Statements& out) {
     for (const auto* s : body) {
-      if (s->kind == StmtKind::With && (find_expr(s, [&](const Expr* e) { return calls_model(e) || is_backward(e); }))) {
+      if (s->kind == StmtKind::With && (find_expr(s, [&](const Expr* e) { return calls_model(e, parts_) || is_backward(e); }))) {
         out_.left.push_back(line(s->range) + ": `" + text({s->range.file, s->range.begin, s->body.front()->range.begin}).substr(0, 60) +
                             "…`: precision and contexts are arguments of run.sh");
         flatten(s->body, out);
@@ -230,7 +98,7 @@ class Slicer {
   }
 
   std::string find_parts() {
-    flatten(loop_->body, body_);
+    flatten(at_.loop->body, body_);
     call_at_ = back_at_ = body_.size();
     std::size_t calls = 0, backwards = 0;
     for (const auto* s : body_)
@@ -238,27 +106,27 @@ class Slicer {
         backwards += is_backward(e);
         return true;
       });
-    if (backwards > 1) return line(loop_->range) + ": backward() is called more than once a batch: a pipeline has one loss";
+    if (backwards > 1) return line(at_.loop->range) + ": backward() is called more than once a batch: a pipeline has one loss";
     for (std::size_t i = 0; i < body_.size(); ++i) {
       program::walk_exprs({const_cast<Stmt*>(body_[i])}, [&](const Expr* e) {
-        calls += calls_model(e);
+        calls += calls_model(e, parts_);
         return true;
       });
-      if (call_at_ == body_.size() && find_expr(body_[i], [&](const Expr* e) { return calls_model(e); })) call_at_ = i;
+      if (call_at_ == body_.size() && find_expr(body_[i], [&](const Expr* e) { return calls_model(e, parts_); })) call_at_ = i;
       if (back_at_ == body_.size() && find_expr(body_[i], is_backward)) back_at_ = i;
       if (back_at_ == i && i < body_.size() && calls > 1)
-        return line(loop_->range) + ": the model is called more than once before backward(): a pipeline runs it once a batch";
+        return line(at_.loop->range) + ": the model is called more than once before backward(): a pipeline runs it once a batch";
     }
     if (call_at_ == body_.size() || back_at_ == body_.size() || back_at_ < call_at_)
-      return line(loop_->range) + ": the model's call and backward() are not statements of this loop, one after the other";
+      return line(at_.loop->range) + ": the model's call and backward() are not statements of this loop, one after the other";
     const Stmt* at = body_[call_at_];
     if (at->kind == StmtKind::If || at->kind == StmtKind::For || at->kind == StmtKind::While || at->kind == StmtKind::Try)
       return line(at->range) + ": the model is called under a condition or a loop of its own";
-    call_ = find_expr(at, [&](const Expr* e) { return calls_model(e); });
+    call_ = find_expr(at, [&](const Expr* e) { return calls_model(e, parts_); });
     parts_.used.insert(at), parts_.used.insert(body_[back_at_]);
     // What gives the batch: for …, batch in enumerate(tqdm(loader)), or next(iterator) in the loop.
-    const Expr* target = loop_->targets[0];
-    const Expr* iterable = loop_->value;
+    const Expr* target = at_.loop->targets[0];
+    const Expr* iterable = at_.loop->value;
     while (iterable->kind == ExprKind::Call && !iterable->args.empty() &&
            (last_name(iterable->kids[0]) == "enumerate" || last_name(iterable->kids[0]) == "tqdm")) {
       if (last_name(iterable->kids[0]) == "enumerate" && target->kind == ExprKind::Tuple && target->kids.size() == 2) {
@@ -279,11 +147,11 @@ class Slicer {
         batch_statement_ = s;
         break;
       }
-      if (!target) return line(loop_->range) + ": where this loop has its batches from was not found";
+      if (!target) return line(at_.loop->range) + ": where this loop has its batches from was not found";
       if (iterable->kind == ExprKind::Name)
-        program::walk(inner_          ? inner_->body
-                          : function_ ? function_->body
-                                      : m_.body,
+        program::walk(at_.inner          ? at_.inner->body
+                          : at_.function ? at_.function->body
+                                         : m_.body,
                       [&](const Stmt* s) {
                         if (s->kind == StmtKind::Assign && s->targets.size() == 1 && s->targets[0]->kind == ExprKind::Name &&
                             s->targets[0]->text == iterable->text && s->value->kind == ExprKind::Call &&
@@ -291,7 +159,7 @@ class Slicer {
                           parts_.used.insert(s);
                           iterable = s->value->args[0].value;
                         }
-                        return plain(s);
+                        return is_plain(s);
                       });
     }
     // A function that hands on the loader's batches.
@@ -301,7 +169,7 @@ class Slicer {
       iterable = iterable->args[0].value;
     }
     if (iterable->kind == ExprKind::Name)
-      if (auto it = given_.find(iterable->text); it != given_.end()) iterable = it->second;
+      if (auto it = at_.given.find(iterable->text); it != at_.given.end()) iterable = it->second;
     parts_.loader = iterable;
     out_.batch = text(target->range);
     of_batch_ = target_names(target);
@@ -405,18 +273,19 @@ class Slicer {
     for (const auto& [name, how] : counters_) dependent.insert(name);
     std::function<bool(const std::vector<Stmt*>&)> until = [&](const std::vector<Stmt*>& body) {
       for (const auto* s : body) {
-        if (s == loop_ || s == inner_call_) return true;
-        if (s->range.contains(loop_->range) || (inner_call_ && s->range.contains(inner_call_->range)))
+        if (s == at_.loop || s == at_.inner_call) return true;
+        if (s->range.contains(at_.loop->range) || (at_.inner_call && s->range.contains(at_.inner_call->range)))
           return until(s->body) || until(s->orelse);
-        if (!plain(s) || !meets(names_read(s), dependent)) continue;
+        if (!is_plain(s) || !meets(names_read(s), dependent)) continue;
         out.push_back(s);
         for (const auto& n : names_written(s)) dependent.insert(n);
       }
       return true;
     };
     for (const auto* l : parts_.loops)
-      if (l != loop_ &&
-          (l == parts_.loops.front() || (inner_ && !inner_call_->range.contains(l->range) && !l->range.contains(inner_call_->range))))
+      if (l != at_.loop &&
+          (l == parts_.loops.front() ||
+           (at_.inner && !at_.inner_call->range.contains(l->range) && !l->range.contains(at_.inner_call->range))))
         until(l->body);
     return out;
   }
@@ -489,7 +358,7 @@ class Slicer {
   }
 
   void take_constructor() {
-    const Expr* call = find_expr(made_, [&](const Expr* e) { return makes(e); });
+    const Expr* call = find_expr(at_.made, [&](const Expr* e) { return at_.makes(e); });
     if (last_name(call->kids[0]) != class_) {
       out_.left.push_back(line(call->range) + ": `" + text(call->range) +
                           "` builds the model: the stages are built as they were converted");
@@ -518,7 +387,7 @@ class Slicer {
   bool until(const std::vector<Stmt*>& body, const Stmt* end, Statements& out) const {
     for (const auto* s : body) {
       if (s == end) return true;
-      if (s->range.contains(end->range) && plain(s)) {
+      if (s->range.contains(end->range) && is_plain(s)) {
         if (until(s->body, end, out) || until(s->orelse, end, out)) return true;
         continue;
       }
@@ -526,7 +395,7 @@ class Slicer {
         for (const auto* k : s->body) out.push_back(k);
         continue;
       }
-      if (plain(s)) out.push_back(s);
+      if (is_plain(s)) out.push_back(s);
     }
     return false;
   }
@@ -534,14 +403,14 @@ class Slicer {
   /// What ran before the function that makes the model was called: of the module, of the main guard. Without one: before the loop.
   Statements outside_of_function() const {
     Statements out;
-    const Stmt* end = inner_ ? inner_call_ : loop_;
-    if (!function_) {
+    const Stmt* end = at_.inner ? at_.inner_call : at_.loop;
+    if (!at_.function) {
       until(m_.body, end, out);
       return out;
     }
     for (const auto* s : m_.body) {  // behind the function, too: it is called from there
       if (TrainingScript::main_guard(s)) out.insert(out.end(), s->body.begin(), s->body.end());
-      else if (plain(s)) out.push_back(s);
+      else if (is_plain(s)) out.push_back(s);
     }
     return out;
   }
@@ -549,28 +418,28 @@ class Slicer {
   /// What ran before the loop, or before the call of the function that has it.
   Statements outside() const {
     Statements out = outside_of_function();
-    if (function_) until(function_->body, inner_ ? inner_call_ : loop_, out);
+    if (at_.function) until(at_.function->body, at_.inner ? at_.inner_call : at_.loop, out);
     return out;
   }
 
   /// Statements that give what is needed, as text in the order in which they run. `skip`: those that are elsewhere already.
   std::string before(Names& needed, const std::set<const Stmt*>& skip, Statements& taken) {
     std::string inside, bound;
-    if (inner_) {
+    if (at_.inner) {
       Statements list;
-      until(inner_->body, loop_, list);
+      until(at_.inner->body, at_.loop, list);
       Statements in = slice(list, needed);
       std::erase_if(in, [&](const Stmt* s) { return skip.count(s) != 0; });
       inside = script_.lines(in);
       Names inner_names;
       for (const auto* s : in)
         for (const auto& n : names_written(s)) inner_names.insert(n);
-      for (const auto& p : inner_->parameters) {
+      for (const auto& p : at_.inner->parameters) {
         if (!needed.count(p.name)) continue;
-        auto it = given_.find(p.name);
-        const Expr* value = it != given_.end() ? it->second : p.default_value;
+        auto it = at_.given.find(p.name);
+        const Expr* value = it != at_.given.end() ? it->second : p.default_value;
         if (!value) {
-          problem_ = line(inner_->def_range) + ": what " + inner_->name + "'s argument " + p.name + " is cannot be told";
+          problem_ = line(at_.inner->def_range) + ": what " + at_.inner->name + "'s argument " + p.name + " is cannot be told";
           continue;
         }
         if (text(value->range) == p.name) continue;
@@ -582,7 +451,7 @@ class Slicer {
       }
       taken.insert(taken.end(), in.begin(), in.end());
       if (meets(inner_names, needed))
-        problem_ = line(inner_->def_range) + ": " + inner_->name + " and its caller call different things by one name";
+        problem_ = line(at_.inner->def_range) + ": " + at_.inner->name + " and its caller call different things by one name";
     }
     std::string of_function, of_parameters;
     auto take = [&](const Statements& list) {
@@ -591,9 +460,9 @@ class Slicer {
       taken.insert(taken.begin(), out.begin(), out.end());
       return script_.lines(out);
     };
-    if (function_) {
+    if (at_.function) {
       Statements list;
-      until(function_->body, inner_ ? inner_call_ : loop_, list);
+      until(at_.function->body, at_.inner ? at_.inner_call : at_.loop, list);
       of_function = take(list);
       of_parameters = parameters(needed);
     }
@@ -604,14 +473,14 @@ class Slicer {
   /// `cfg` of main(cfg): what the call in the main guard gives, or the file that hydra reads. What that reads is needed in its place.
   std::string parameters(Names& needed) {
     std::string out;
-    for (std::size_t i = 0; i < function_->parameters.size(); ++i) {
-      const auto& p = function_->parameters[i];
+    for (std::size_t i = 0; i < at_.function->parameters.size(); ++i) {
+      const auto& p = at_.function->parameters[i];
       if (!needed.count(p.name)) continue;
       needed.erase(p.name);
       if (bound_.count(p.name)) continue;  // the set-up has it
       std::string value;
       const Expr* given = nullptr;
-      for (const auto* d : function_->decorators)
+      for (const auto* d : at_.function->decorators)
         if (d->kind == ExprKind::Call && program::dotted_path(d->kids[0]).value_or("") == "hydra.main") {
           std::string folder = ".", name = "config";
           for (const auto& a : d->args) {
@@ -624,7 +493,7 @@ class Slicer {
         }
       if (value.empty())
         program::walk_exprs(m_.body, [&](const Expr* e) {
-          if (e->kind == ExprKind::Call && e->kids[0]->kind == ExprKind::Name && e->kids[0]->text == function_->name)
+          if (e->kind == ExprKind::Call && e->kids[0]->kind == ExprKind::Name && e->kids[0]->text == at_.function->name)
             given = call_argument(e, p.name, static_cast<int>(i));
           return true;
         });
@@ -634,7 +503,7 @@ class Slicer {
         for (const auto& n : names_read(given)) needed.insert(n);
       }
       if (value.empty())
-        problem_ = line(function_->def_range) + ": what " + function_->name + "'s argument " + p.name + " is cannot be told";
+        problem_ = line(at_.function->def_range) + ": what " + at_.function->name + "'s argument " + p.name + " is cannot be told";
       else if (value != p.name) out += p.name + " = " + value + "\n", bound_.insert(p.name);
     }
     return out;
@@ -712,7 +581,7 @@ class Slicer {
       const std::string n = queue[i];
       if (!seen.insert(n).second) continue;
       if (const Stmt* d = script_.definition_of(n)) {
-        if (d->kind == StmtKind::FunctionDef && (d->function == function_ || d->function == inner_)) continue;
+        if (d->kind == StmtKind::FunctionDef && (d->function == at_.function || d->function == at_.inner)) continue;
         definitions.push_back(d);
         parts_.used.insert(d);
         for (const auto& r : names_read(d)) queue.push_back(r);
@@ -766,8 +635,8 @@ class Slicer {
   /// Statements of the script that no slice took.
   void list_the_rest() {
     auto known = [&](const Stmt* s) {
-      if (parts_.used.count(s) || s == made_ || s->kind == StmtKind::Pass || s->kind == StmtKind::Break || s->kind == StmtKind::Continue ||
-          s->kind == StmtKind::Return || s->kind == StmtKind::Global)
+      if (parts_.used.count(s) || s == at_.made || s->kind == StmtKind::Pass || s->kind == StmtKind::Break ||
+          s->kind == StmtKind::Continue || s->kind == StmtKind::Return || s->kind == StmtKind::Global)
         return true;
       if (s->kind != StmtKind::Expression) {
         if (s->kind == StmtKind::Assign)
@@ -780,10 +649,10 @@ class Slicer {
       const std::string n = last_name(s->value->kids[0]);
       const Expr* root = program::root_name(s->value->kids[0]);
       if (!root) return false;
-      if (function_ && s->value->kids[0]->kind == ExprKind::Name && root->text == function_->name) return true;  // main()
+      if (at_.function && s->value->kids[0]->kind == ExprKind::Name && root->text == at_.function->name) return true;  // main()
       // Names of parameters stand for what the call gives.
-      auto it = given_.find(root->text);
-      const std::string who = it != given_.end() && it->second->kind == ExprKind::Name ? it->second->text : root->text;
+      auto it = at_.given.find(root->text);
+      const std::string who = it != at_.given.end() && it->second->kind == ExprKind::Name ? it->second->text : root->text;
       if (n == "step" || n == "zero_grad" || n == "update" || n == "unscale_")
         return parts_.optimizers.count(who) || parts_.scalers.count(who) || parts_.schedulers.count(who) || parts_.models.count(who);
       return (n == "train" || n == "eval" || n == "backward") && parts_.models.count(who) &&
@@ -791,12 +660,13 @@ class Slicer {
     };
     std::function<void(const std::vector<Stmt*>&)> rest = [&](const std::vector<Stmt*>& body) {
       for (const auto* s : body) {
-        if (!plain(s)) continue;
+        if (!is_plain(s)) continue;
         if (TrainingScript::main_guard(s)) {
           rest(s->body);
           continue;
         }
-        const bool around = s->range.contains(loop_->range) || (inner_call_ && s != inner_call_ && s->range.contains(inner_call_->range));
+        const bool around =
+            s->range.contains(at_.loop->range) || (at_.inner_call && s != at_.inner_call && s->range.contains(at_.inner_call->range));
         const bool open = s->kind == StmtKind::For || s->kind == StmtKind::With || s->kind == StmtKind::If || s->kind == StmtKind::While ||
             s->kind == StmtKind::Try;
         if (open && around) {
@@ -811,8 +681,8 @@ class Slicer {
       }
     };
     rest(m_.body);
-    if (function_) rest(function_->body);
-    if (inner_) rest(inner_->body);
+    if (at_.function) rest(at_.function->body);
+    if (at_.inner) rest(at_.inner->body);
   }
 
   const program::Module& m_;
@@ -823,13 +693,8 @@ class Slicer {
   TrainingValues values_;
   TrainingSlice out_;
   TrainingParts parts_;
-  Names makers_, outer_, of_batch_, of_loss_, of_constructor_, loss_writes_, data_names_, globals_, bound_;
-  const Stmt* made_ = nullptr;
-  const program::Function* function_ = nullptr;  ///< that makes the model; nullptr: the module does
-  const program::Function* inner_ = nullptr;     ///< that has the loop, where it is another one
-  const Stmt* inner_call_ = nullptr;             ///< … which this statement calls
-  std::map<std::string, const Expr*> given_;     ///< … with these arguments
-  const Stmt* loop_ = nullptr;
+  Names outer_, of_batch_, of_loss_, of_constructor_, loss_writes_, data_names_, globals_, bound_;
+  TrainingLoop at_;
   Statements body_;  ///< of the loop
   std::size_t call_at_ = 0, back_at_ = 0;
   const Stmt* batch_statement_ = nullptr;  ///< batch = next(iterator)

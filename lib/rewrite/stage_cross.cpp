@@ -87,6 +87,10 @@ std::optional<Binding> Resolver::between_children() const {
 void Resolver::carry(std::size_t l, const std::string& name, int w, const Binding& v) {
   if (state_[l].by_statement.count(w)) return;
   if (c_.facts.at_entry(w)) {
+    if (l == 0 && changed_input(name, w)) {
+      if (carry_value(l, name, name, v)) state_[l].top[name] = w;
+      return;
+    }
     if (l == 0) {
       input(name, w);
       return;

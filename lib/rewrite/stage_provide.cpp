@@ -107,6 +107,28 @@ void Resolver::input(const std::string& name, int w) {
   state_[0].top[name] = w;
 }
 
+/// `obj["y"] = x` before the cut, where obj is what the model is given: a later stage's own is as the caller made it.
+bool Resolver::changed_input(const std::string& name, int w) const {
+  const auto kind = write(w).value.kind;
+  if (kind == Binding::Tensor || kind == Binding::None) return false;
+  bool changed = false;
+  const auto is = [&](const Expr* e) {
+    const Expr* root = program::root_name(e);
+    return e->kind != ExprKind::Name && root && root->text == name;
+  };
+  program::walk(c_.trace.frame(frame(0)).function->body, [&](const Stmt* s) {
+    bool writes = false;
+    for (const Expr* t : s->targets) writes = writes || is(t);
+    if (s->kind == StmtKind::Expression && s->value && s->value->kind == ExprKind::Call && is(s->value->kids[0])) {
+      static const std::set<std::string> kChanges{"update", "pop", "popitem", "setdefault", "clear", "append", "extend", "insert", "remove"};
+      writes = kChanges.count(s->value->kids[0]->text) != 0;
+    }
+    changed = changed || (writes && c_.facts.step_at(frame(0), s, c_.trace.forward_begin, clock_) >= 0);
+    return !changed && s->kind != StmtKind::FunctionDef && s->kind != StmtKind::ClassDef;
+  });
+  return changed;
+}
+
 bool Resolver::provide(std::size_t l, int w, bool more_inputs) {
   const std::string& name = write(w).name;
   if (is_self(l, name) && c_.facts.at_entry(w)) return true;
@@ -129,6 +151,7 @@ bool Resolver::provide(std::size_t l, int w, bool more_inputs) {
       if (c_.facts.flows(v) && !more_inputs) return false;
       // `x` is bound anew before the cut and what it is then crosses: the input has to be read before that is unpacked (early).
       if (c_.facts.flows(v) && current(0, name) != w && live_[0].count(name)) return false;
+      if (changed_input(name, w)) return false;
       input(name, w);
       return true;
     }

@@ -106,6 +106,7 @@ class Resolver {
 
   /// Makes version `w` of a variable available at level l under its name. `more_inputs`: inputs of forward may be read for it
   /// that nothing else reads.
+  bool changed_input(const std::string& name, int w) const;
   bool provide(std::size_t l, int w, bool more_inputs);
 
   /// Gives the inner frame's parameter its original argument.

@@ -151,6 +151,14 @@ support::Expected<ConvertOutcome> convert(const ConvertRequest& request, support
   }
   const bool generic = std::find(target->generic.begin(), target->generic.end(), class_name) != target->generic.end();
   std::string default_name = snake_case(generic ? a.traced->entry_module.substr(a.traced->entry_module.rfind('.') + 1) : class_name);
+  // Beside the originals: as the model's file or folder is called, where that is the class's name (seaice/, UNet.py).
+  if (target->in_place) {
+    std::string joined = class_name;
+    std::transform(joined.begin(), joined.end(), joined.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    std::string module = "." + a.traced->entry_module + ".";
+    std::transform(module.begin(), module.end(), module.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    if (module.find("." + joined + ".") != std::string::npos) default_name = joined;
+  }
   emit::PackageInput in{*a.traced,
                         a.file.job,
                         a.sharding,

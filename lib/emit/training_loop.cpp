@@ -13,7 +13,8 @@ using program::Stmt;
 using program::StmtKind;
 
 bool is_plain(const Stmt* s) {
-  return s->kind != StmtKind::FunctionDef && s->kind != StmtKind::ClassDef && s->kind != StmtKind::Import && s->kind != StmtKind::ImportFrom;
+  return s->kind != StmtKind::FunctionDef && s->kind != StmtKind::ClassDef && s->kind != StmtKind::Import &&
+      s->kind != StmtKind::ImportFrom;
 }
 
 bool calls_model(const Expr* e, const TrainingParts& parts) {

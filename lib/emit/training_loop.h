@@ -8,12 +8,12 @@
 namespace shardwright::emit {
 
 struct TrainingLoop {
-  const program::Stmt* made = nullptr;         ///< model = Model(…)
-  const program::Function* function = nullptr; ///< that makes the model; nullptr: the module does
-  const program::Function* inner = nullptr;    ///< that has the loop, where it is another one: train_one_epoch(model, loader, …)
-  const program::Stmt* inner_call = nullptr;   ///< … which this statement calls
+  const program::Stmt* made = nullptr;                ///< model = Model(…)
+  const program::Function* function = nullptr;        ///< that makes the model; nullptr: the module does
+  const program::Function* inner = nullptr;           ///< that has the loop, where it is another one: train_one_epoch(model, loader, …)
+  const program::Stmt* inner_call = nullptr;          ///< … which this statement calls
   std::map<std::string, const program::Expr*> given;  ///< … with these arguments
-  Names makers;                                ///< functions that return the model: build_model(cfg)
+  Names makers;                                       ///< functions that return the model: build_model(cfg)
   const program::Stmt* loop = nullptr;
   std::string model_class;
 

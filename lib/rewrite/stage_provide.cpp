@@ -120,7 +120,8 @@ bool Resolver::changed_input(const std::string& name, int w) const {
     bool writes = false;
     for (const Expr* t : s->targets) writes = writes || is(t);
     if (s->kind == StmtKind::Expression && s->value && s->value->kind == ExprKind::Call && is(s->value->kids[0])) {
-      static const std::set<std::string> kChanges{"update", "pop", "popitem", "setdefault", "clear", "append", "extend", "insert", "remove"};
+      static const std::set<std::string> kChanges{"update", "pop",    "popitem", "setdefault", "clear",
+                                                  "append", "extend", "insert",  "remove"};
       writes = kChanges.count(s->value->kids[0]->text) != 0;
     }
     changed = changed || (writes && c_.facts.step_at(frame(0), s, c_.trace.forward_begin, clock_) >= 0);

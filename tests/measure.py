@@ -21,7 +21,7 @@ sys.path.insert(0, str(ROOT / "tests" / "bench"))
 import analysis  # noqa: E402
 
 OUT = ROOT / "docs" / "measured.md"
-PARTS = ["models", "oracle", "tree", "payload", "stages", "bench", "faults", "alarms", "lint", "fuzz", "megatron"]
+PARTS = ["models", "oracle", "tree", "payload", "stages", "bench", "faults", "alarms", "lint", "fuzz", "megatron", "onescience"]
 TITLES = {
     "models": "Original and generated program",
     "oracle": "Axes and stages beside the prototype's",
@@ -34,6 +34,7 @@ TITLES = {
     "lint": "Lint: speed beside ruff's",
     "fuzz": "Lint: damaged and hostile input",
     "megatron": "Target megatron in Megatron-Core's own schedule",
+    "onescience": "Target onescience: stages of the library's models, Megatron-Core's layers",
 }
 
 
@@ -137,6 +138,17 @@ class Part:
             rows.append(f"| {f['name']}, {f['grid'][0]} x {f['grid'][1]} | {f['outputs']:.1e} | {f['loss']:.1e} | {f['compared']} ({f['sharded']}) | {f['gradients']:.1e} | {f['norm']:.1e} |")
         said = [f"- {x}" for x in run.stdout.splitlines() if x.startswith(("FAILED", "refused"))]
         return "tests/onescience/check_megatron.py", run.returncode == 0, [*rows, *([""] if said else []), *said]
+
+    def onescience(self):
+        path = self.out / "onescience.json"
+        packages = ["--packages", self.a.packages] if self.a.packages else []
+        run = self.call("tests/onescience/check_stages.py", *packages, figures=path)
+        rows = ["| model, tp x pp | outputs | gradients compared (sharded) | largest difference | stays whole |", "| --- | --- | --- | --- | --- |"]
+        for f in json.loads(path.read_text()) if path.exists() else []:
+            if "error" not in f:
+                rows.append(f"| {f['name'].split(' ')[0]}, {f['tp']} x {f['pp']} | {f['outputs']:.1e} | {f['compared']} ({f['sharded']}) | {f['gradients']:.1e} | {f['fallbacks']} |")
+        said = [f"- {x}" for x in run.stdout.splitlines() if x.startswith("FAILED")]
+        return "tests/onescience/check_stages.py", run.returncode == 0, [*rows, *([""] if said else []), *said]
 
     def stages(self):
         job = analysis.pangu(self.a.corpus, self.out)

@@ -1,7 +1,5 @@
-"""Channels mixed by einsum and by transposes: what is summed over ranks is strided. It was trained with data parallelism, too: what it
-asks of torch.distributed, a single process answers."""
+"""Channels mixed by einsum and by transposes: what is summed over ranks is strided."""
 import torch
-import torch.distributed as dist
 from torch import nn
 
 
@@ -28,11 +26,6 @@ class Strided(nn.Module):
 
     def forward(self, x):  # (batch, modes, fields)
         x = self.lift(x)
-        mean = x.mean((0, 1))
-        if dist.is_available() and dist.is_initialized():
-            dist.all_reduce(mean)
-            mean = mean / dist.get_world_size()
-        x = x - mean
         for mix, point in zip(self.mixes, self.points):
             x = x + torch.tanh(mix(x.transpose(1, 2)).transpose(1, 2) + point(x))
         return self.out(x)

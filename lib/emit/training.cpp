@@ -259,7 +259,8 @@ support::Expected<std::vector<File>> training_files(const PackageInput& in, cons
     d.set("comma_labels", slice->labels.empty() ? "" : ", " + joined(slice->labels));
     d.set("loss", indented(loss));
     d.set("loss_value", slice->loss_value);
-    for (const auto& [key, list] : {std::pair("prepare_carries", &slice->prepare_carries), std::pair("loss_carries", &slice->loss_carries)})
+    for (const auto& [key, list] : {std::pair("prepare_carries", &slice->prepare_carries), std::pair("loss_carries", &slice->loss_carries),
+                                    std::pair("data_carries", &slice->data_carries)})
       d.set(key, list->empty() ? data{data::type::bool_false} : data{key, joined(*list)});
     d.set("drops_last", truth(slice->drops_last));
     std::string seed = "1234";

@@ -76,17 +76,16 @@ class Finder {
       const Expr* root = program::root_name(callee);
       const bool method = callee->kind == ExprKind::Attribute && root && parts_.models.count(root->text) &&
           (callee->text == "to" || callee->text == "cuda" || callee->text == "train" || callee->text == "float" ||
-           callee->text == "double" || callee->text == "half" || callee->text == "bfloat16" || callee->text == "cpu" ||
-           callee->text == "apply");
+           callee->text == "double" || callee->text == "half" || callee->text == "bfloat16" || callee->text == "cpu");
       const auto& args = s->value->args;
       const bool given = !args.empty() && args[0].value->kind == ExprKind::Name && parts_.models.count(args[0].value->text);
       const bool wrap = given &&
           (last_name(callee).find("Parallel") != std::string::npos || last_name(callee) == "DDP" || last_name(callee) == "compile");
-      if (s->targets[0]->kind == ExprKind::Name && (method || wrap)) parts_.models.insert(s->targets[0]->text);
+      if (s->targets[0]->kind == ExprKind::Name && (method || wrap)) parts_.models.insert(s->targets[0]->text), parts_.used.insert(s);
       // model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
       if (given && last_name(callee) == "prepare" && s->targets[0]->kind == ExprKind::Tuple && !s->targets[0]->kids.empty() &&
           s->targets[0]->kids[0]->kind == ExprKind::Name)
-        parts_.models.insert(s->targets[0]->kids[0]->text);
+        parts_.models.insert(s->targets[0]->kids[0]->text), parts_.used.insert(s);
       return true;
     });
     return true;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 
 #include "program/visit.h"
@@ -32,6 +33,8 @@ class Options {
       if (name == "clip_grad_norm_" && call->args.size() > 1) {
         clips_ = true;
         parts_.used.insert(s);
+        if (!all_of_model(call->args[0].value))
+          left(s->range, "`" + script_.shortened(s->range) + "`: Megatron clips the norm of all gradients");
         argument("--clip-grad", call_argument(call, "max_norm", 1), "max_norm");
         if (const Expr* p = call_argument(call, "norm_type", 2); p && script_.text(p->range) != "2" && script_.text(p->range) != "2.0")
           left(p->range, "norm_type: Megatron clips by the 2-norm");
@@ -104,6 +107,12 @@ class Options {
     }
   }
 
+  /// model.parameters()
+  bool all_of_model(const Expr* e) const {
+    return e->kind == ExprKind::Call && e->kids[0]->kind == ExprKind::Attribute && e->kids[0]->text == "parameters" &&
+        e->kids[0]->kids[0]->kind == ExprKind::Name && parts_.models.count(e->kids[0]->kids[0]->text);
+  }
+
   /// optimizer = AdamW(model.parameters(), …), also of groups and of parts of the model.
   bool optimizes(const Stmt* s, const Expr* call) const {
     if (s->kind == StmtKind::Expression || call->args.empty()) return false;
@@ -137,10 +146,15 @@ class Options {
       if (a.star || a.double_star)
         left(a.range, "`" + script_.text(a.range) + "`: what the optimizer is given there cannot be told: compare the arguments of run.sh");
     const Expr* parameters = call_argument(call, "params", 0);
-    if (parameters && parameters->kind != ExprKind::Call)
+    if (parameters && !all_of_model(parameters))
       left(parameters->range,
            "`" + script_.shortened(parameters->range) +
                "`: the optimizer is given a choice of parameters, or groups; Megatron's gets all of the model's, with one lr");
+    static const Names kUnderstood{"params",   "lr",        "betas",    "eps",   "weight_decay", "amsgrad",
+                                   "momentum", "dampening", "nesterov", "fused", "foreach"};
+    for (const auto& a : call->args)
+      if (!a.keyword.empty() && !kUnderstood.count(a.keyword))
+        left(a.range, "`" + script_.text(a.range) + "`: Megatron's optimizer has no such argument");
     const Expr* lr = call_argument(call, "lr", 1);
     if (lr) argument("--lr", lr, "lr");
     else out_.arguments.emplace_back("--lr", "0.001");
@@ -207,13 +221,14 @@ class Options {
 
   const Expr* value_of(const std::string& name) const {
     const Expr* found = nullptr;
+    int count = 0;
     program::walk(script_.module().body, [&](const Stmt* s) {
       if ((s->kind == StmtKind::Assign || s->kind == StmtKind::AnnAssign) && s->value && s->targets.size() == 1 &&
           s->targets[0]->kind == ExprKind::Name && s->targets[0]->text == name)
-        found = s->value;
+        found = s->value, ++count;
       return true;
     });
-    return found;
+    return count == 1 ? found : nullptr;
   }
 
   static bool is_loader(const Expr* e) {
@@ -286,6 +301,9 @@ class Options {
     if (size) argument("--micro-batch-size", size, "batch_size");
     else if (stars)
       left(call->range, "`" + script_.shortened(call->range) + "`: the batch size cannot be told: give --micro-batch-size in run.sh");
+    for (const char* unused : {"worker_init_fn", "generator"})
+      if (const Expr* f = call_argument(call, unused))
+        left(f->range, std::string(unused) + " `" + script_.shortened(f->range) + "`: Megatron's loader takes none");
     if (const Expr* f = call_argument(call, "collate_fn"))
       left(f->range, "collate_fn `" + script_.text(f->range) + "`: Megatron's loader puts samples together itself");
     if (const Expr* f = call_argument(call, "batch_sampler"))
@@ -328,15 +346,24 @@ class Options {
   }
 
   void epochs() {
+    double product = 1;
+    bool told = parts_.loops.size() > 1;
     for (std::size_t i = 0; i + 1 < parts_.loops.size(); ++i) {  // for epoch in range(E)
       const Expr* r = parts_.loops[i]->value;
       if (r->kind == ExprKind::Call && last_name(r->kids[0]) == "tqdm" && !r->args.empty()) r = r->args[0].value;
-      if (r->kind != ExprKind::Call || (last_name(r->kids[0]) != "range" && last_name(r->kids[0]) != "trange") || r->args.empty()) continue;
-      const bool two = r->args.size() > 1 && r->args[1].keyword.empty();
-      auto end = values_.number(r->args[two ? 1 : 0].value);
-      auto begin = two ? values_.number(r->args[0].value) : std::optional<std::string>("0");
-      if (end && begin) out_.iterations = std::to_string(std::atoll(end->c_str()) - std::atoll(begin->c_str()));
+      told =
+          told && r->kind == ExprKind::Call && (last_name(r->kids[0]) == "range" || last_name(r->kids[0]) == "trange") && !r->args.empty();
+      if (!told) break;
+      std::vector<const Expr*> given;
+      for (const auto& a : r->args)
+        if (a.keyword.empty()) given.push_back(a.value);
+      const auto begin = given.size() > 1 ? values_.number(given[0]) : std::optional<std::string>("0");
+      const auto end = given.empty() ? std::nullopt : values_.number(given[given.size() > 1 ? 1 : 0]);
+      const auto step = given.size() > 2 ? values_.number(given[2]) : std::optional<std::string>("1");
+      told = begin && end && step && std::atof(step->c_str()) > 0;
+      if (told) product *= std::max(0.0, std::ceil((std::atof(end->c_str()) - std::atof(begin->c_str())) / std::atof(step->c_str())));
     }
+    if (told) out_.iterations = std::to_string(static_cast<long long>(product));
     if (out_.iterations.empty())
       left(parts_.loops.front()->range, "how many batches are trained on cannot be told: give --train-iters in run.sh");
   }
@@ -354,15 +381,25 @@ class Options {
             return root && (parts_.optimizers.count(root->text) || parts_.scalers.count(root->text));
           });
       if (!step) return true;
-      const Expr* modulus = nullptr;
+      const Expr* modulus = nullptr;  // step % N == 0
       program::walk(s->value, [&](const Expr* e) {
-        if (e->kind == ExprKind::Binary && e->text == "%") modulus = e->kids[1];
+        if (e->kind == ExprKind::Compare && e->kids.size() == 2 && e->ops[0] == "==" && e->kids[0]->kind == ExprKind::Binary &&
+            e->kids[0]->text == "%" && e->kids[1]->kind == ExprKind::Int && e->kids[1]->integer == 0)
+          modulus = e->kids[0]->kids[1];
         return true;
       });
       const auto n = modulus ? values_.number(modulus) : std::nullopt;
       if (n) {
         out_.accumulate = *n;
         parts_.used.insert(s);
+        for (const auto* inner : s->body) {
+          const Expr* c = inner->value && inner->value->kind == ExprKind::Call ? inner->value->kids[0] : nullptr;
+          const Expr* root = c ? program::root_name(c) : nullptr;
+          if (!root ||
+              (!parts_.optimizers.count(root->text) && !parts_.scalers.count(root->text) && !parts_.schedulers.count(root->text) &&
+               !parts_.models.count(root->text) && !parts_.used.count(inner)))
+            left(inner->range, "`" + script_.shortened(inner->range) + "`");
+        }
         note(s->range, "gradients of " + *n + " batches are one step: --global-batch-size");
       } else {
         left(s->range, "`" + script_.shortened(s->range) + "`: when a step is made cannot be told: give --global-batch-size in run.sh");

@@ -18,6 +18,46 @@ Names names_read(const Stmt* s) {
   program::names_read(s, n);
   return {n.names().begin(), n.names().end()};
 }
+namespace {
+
+Names target_names(const Expr* target) {
+  program::NameSet n;
+  program::target_names(target, n);
+  return {n.names().begin(), n.names().end()};
+}
+
+Names live(const std::vector<Stmt*>& list) {
+  Names out;
+  for (auto s = list.rbegin(); s != list.rend(); ++s) {
+    if ((*s)->kind == StmtKind::Assign || (*s)->kind == StmtKind::AnnAssign)
+      for (const auto* t : (*s)->targets)
+        for (const auto& n : target_names(t)) out.erase(n);
+    out.merge(names_needed(*s));
+  }
+  return out;
+}
+
+}  // namespace
+
+Names names_needed(const Stmt* s) {
+  if (s->kind != StmtKind::For && s->kind != StmtKind::With && s->kind != StmtKind::If && s->kind != StmtKind::While &&
+      s->kind != StmtKind::Try)
+    return names_read(s);
+  Names out = live(s->body);
+  if (s->kind == StmtKind::For)
+    for (const auto& n : target_names(s->targets[0])) out.erase(n);
+  for (auto item = s->items.rbegin(); item != s->items.rend(); ++item) {
+    if (item->target)
+      for (const auto& n : target_names(item->target)) out.erase(n);
+    if (item->value) out.merge(names_read(item->value));
+  }
+  if (s->value) out.merge(names_read(s->value));
+  out.merge(live(s->orelse));
+  out.merge(live(s->finally));
+  for (const auto& h : s->handlers) out.merge(live(h.body));
+  return out;
+}
+
 Names names_written(const Stmt* s) {
   program::NameSet n;
   program::names_written(s, n);
@@ -98,12 +138,15 @@ std::string TrainingScript::lines(const Statements& list) const {
       if (file.compare(up, indent.size(), indent) != 0 || file[up + indent.size()] != '#') break;
       from = up;
     }
-    std::uint32_t end = s->range.end;
-    while (end < file.size() && file[end] != '\n' &&
-           (file[end] == ' ' || file[end] == '#' || file.find('#', s->range.end) < file.find('\n', s->range.end)))
-      ++end;
+    std::uint32_t end = s->range.end, behind = end;  // with a comment behind it
+    while (behind < file.size() && (file[behind] == ' ' || file[behind] == '\t')) ++behind;
+    if (behind < file.size() && file[behind] == '#')
+      while (end < file.size() && file[end] != '\n') ++end;
     std::string t = file.substr(from, end - from);
     if (indent.find_first_not_of(" \t") != std::string::npos) t = file.substr(begin, s->range.end - begin);  // behind a semicolon
+    if (s->kind == StmtKind::AnnAssign && s->value && s->annotation &&
+        s->targets[0]->kind == ExprKind::Name)  // no annotation of a global name
+      t = file.substr(from, s->targets[0]->range.end - from) + " = " + file.substr(s->value->range.begin, end - s->value->range.begin);
     for (std::size_t at = 0; at < t.size();) {
       std::size_t stop = std::min(t.find('\n', at), t.size());
       std::string l = t.substr(at, stop - at);
@@ -139,6 +182,28 @@ const Stmt* TrainingScript::definition_of(const std::string& name) const {
 bool TrainingScript::main_guard(const Stmt* s) {
   return s->kind == StmtKind::If && s->value && s->value->kind == ExprKind::Compare && !s->value->kids.empty() &&
       s->value->kids[0]->text == "__name__";
+}
+
+Names TrainingScript::changed(const Stmt* s) const {
+  Names out;
+  program::walk({const_cast<Stmt*>(s)}, [&](const Stmt* inner) {
+    for (const auto* t : inner->targets)
+      program::walk(t, [&](const Expr* e) {
+        if (e->kind == ExprKind::Subscript || e->kind == ExprKind::Attribute)
+          if (const Expr* root = program::root_name(e)) out.insert(root->text);
+        return e->kind == ExprKind::Tuple || e->kind == ExprKind::List || e->kind == ExprKind::Starred;
+      });
+    if (inner->kind == StmtKind::Expression && inner->value && inner->value->kind == ExprKind::Call) {
+      const Expr* callee = inner->value->kids[0];
+      const Expr* root = program::root_name(callee);
+      // Megatron's samplers count epochs themselves.
+      if (callee->kind == ExprKind::Attribute && root && !imported(root->text) && callee->text != "set_epoch") out.insert(root->text);
+      if (callee->kind == ExprKind::Name && callee->text == "setattr" && !inner->value->args.empty())
+        if (const Expr* object = program::root_name(inner->value->args[0].value)) out.insert(object->text);
+    }
+    return inner->kind != StmtKind::FunctionDef && inner->kind != StmtKind::ClassDef;
+  });
+  return out;
 }
 
 Names TrainingScript::all_names() const {

@@ -16,6 +16,8 @@ using Statements = std::vector<const program::Stmt*>;
 Names names_read(const program::Stmt* s);
 Names names_read(const program::Expr* e);
 Names names_written(const program::Stmt* s);
+/// Names that a statement reads before it binds them itself: not a loop's target.
+Names names_needed(const program::Stmt* s);
 bool meets(const Names& a, const Names& b);
 /// The first expression in a statement that `is`; nullptr: none.
 const program::Expr* find_expr(const program::Stmt* s, const std::function<bool(const program::Expr*)>& is);
@@ -44,6 +46,8 @@ class TrainingScript {
   /// The function or class of the script's top level.
   const program::Stmt* definition_of(const std::string& name) const;
   static bool main_guard(const program::Stmt* s);
+  /// Names whose objects a statement changes, at any depth: x[0] = …, x.a = …, x.append(…), x.clamp_(0).
+  Names changed(const program::Stmt* s) const;
   /// Every name that the script says anywhere.
   Names all_names() const;
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "emit/copies.h"
 #include "emit/training_loop.h"
 #include "emit/training_options.h"
 #include "emit/training_values.h"
@@ -45,6 +46,7 @@ class Slicer {
     take_constructor();
     take_data();
     take_setup();
+    if (problem_.empty()) problem_ = done_again();
     if (!problem_.empty()) return fail(problem_);
     list_the_rest();
     return std::move(out_);
@@ -75,26 +77,39 @@ class Slicer {
     for (auto it = list.rbegin(); it != list.rend(); ++it) {
       const Stmt* s = *it;
       Names w = names_written(s);
-      bool wanted = meets(w, needed);
-      if (s->kind == StmtKind::Expression && s->value && s->value->kind == ExprKind::Call) {  // x.clamp_(0)
-        const Expr* callee = s->value->kids[0];
-        const Expr* root = program::root_name(callee);
-        wanted = wanted || (callee->kind == ExprKind::Attribute && root && needed.count(root->text) && !script_.imported(root->text));
-        if (callee->kind == ExprKind::Attribute && callee->text == "set_epoch") wanted = false;  // Megatron's samplers count themselves
-      }
-      if ((s->kind == StmtKind::Assign || s->kind == StmtKind::AugAssign) && !s->targets.empty())  // x[0] = …, x.a = …
-        if (const Expr* root = program::root_name(s->targets[0]); root && needed.count(root->text)) wanted = true;
-      if (!wanted) continue;
-      const bool surely =
-          s->kind == StmtKind::Assign || s->kind == StmtKind::AnnAssign || s->kind == StmtKind::For || s->kind == StmtKind::With;
+      if (!meets(w, needed) && !meets(script_.changed(s), needed)) continue;
+      const bool surely = s->kind == StmtKind::Assign || s->kind == StmtKind::AnnAssign;  // a loop may run no time
       if (surely)
         for (const auto& n : w) needed.erase(n);
-      for (const auto& n : names_read(s)) needed.insert(n);
+      for (const auto& n : names_needed(s)) needed.insert(n);
       out.push_back(s);
       parts_.used.insert(s);
     }
     std::reverse(out.begin(), out.end());
     return out;
+  }
+
+  /// pbar, where pbar = tqdm(loader) or `with tqdm(loader) as pbar`: that call.
+  const Expr* behind_name(const Expr* e) {
+    if (e->kind != ExprKind::Name) return e;
+    const Expr* found = e;
+    const auto wraps = [](const Expr* v) {
+      return v && v->kind == ExprKind::Call && !v->args.empty() &&
+          (last_name(v->kids[0]) == "tqdm" || last_name(v->kids[0]) == "enumerate");
+    };
+    program::walk(at_.inner          ? at_.inner->body
+                      : at_.function ? at_.function->body
+                                     : m_.body,
+                  [&](const Stmt* s) {
+                    if (s->kind == StmtKind::Assign && s->targets.size() == 1 && s->targets[0]->kind == ExprKind::Name &&
+                        s->targets[0]->text == e->text && wraps(s->value))
+                      found = s->value, parts_.used.insert(s);
+                    for (const auto& item : s->items)
+                      if (item.target && item.target->kind == ExprKind::Name && item.target->text == e->text && wraps(item.value))
+                        found = item.value;
+                    return is_plain(s);
+                  });
+    return found;
   }
 
   std::string find_parts() {
@@ -122,11 +137,17 @@ class Slicer {
     const Stmt* at = body_[call_at_];
     if (at->kind == StmtKind::If || at->kind == StmtKind::For || at->kind == StmtKind::While || at->kind == StmtKind::Try)
       return line(at->range) + ": the model is called under a condition or a loop of its own";
+    if (const Stmt* b = body_[back_at_]; b->kind == StmtKind::If || b->kind == StmtKind::Try) {
+      const Expr* backward = find_expr(b, is_backward);
+      if (meets(names_written(b), names_read(backward)))
+        return line(b->range) + ": what backward() is called on is made under a condition: `" + script_.shortened(b->range) + "`";
+      out_.left.push_back(line(b->range) + ": `" + script_.shortened(b->range) + "`: here backward always runs");
+    }
     call_ = find_expr(at, [&](const Expr* e) { return calls_model(e, parts_); });
     parts_.used.insert(at), parts_.used.insert(body_[back_at_]);
     // What gives the batch: for …, batch in enumerate(tqdm(loader)), or next(iterator) in the loop.
     const Expr* target = at_.loop->targets[0];
-    const Expr* iterable = at_.loop->value;
+    const Expr* iterable = behind_name(at_.loop->value);
     while (iterable->kind == ExprKind::Call && !iterable->args.empty() &&
            (last_name(iterable->kids[0]) == "enumerate" || last_name(iterable->kids[0]) == "tqdm")) {
       if (last_name(iterable->kids[0]) == "enumerate" && target->kind == ExprKind::Tuple && target->kids.size() == 2) {
@@ -134,8 +155,10 @@ class Slicer {
         if (target->kids[0]->kind == ExprKind::Name) counters_[target->kids[0]->text] = {false, from ? text(from->range) : ""};
         target = target->kids[1];
       }
-      iterable = iterable->args[0].value;
+      iterable = behind_name(iterable->args[0].value);
     }
+    if (iterable->kind == ExprKind::Call && last_name(iterable->kids[0]) == "zip")
+      return line(iterable->range) + ": `" + text(iterable->range) + "`: batches of several loaders are not put together here";
     if (iterable->kind == ExprKind::Call && last_name(iterable->kids[0]) == "range") {
       if (target->kind == ExprKind::Name && iterable->args.size() == 1) counters_[target->text] = {false, ""};
       target = nullptr;
@@ -189,8 +212,12 @@ class Slicer {
     const Stmt* at = body_[call_at_];
     const Expr* backward = find_expr(body_[back_at_], is_backward);
     const Expr* b = backward->kids[0]->kids[0];
-    if (!backward->args.empty() && backward->args[0].keyword.empty() && b->kind == ExprKind::Name &&
-        !names_written_in_loop().count(b->text)) {
+    const bool given = !backward->args.empty() && backward->args[0].keyword.empty();
+    const Expr* object = program::root_name(b);
+    const bool of_loop = object && names_written_in_loop().count(object->text);
+    if (given && of_loop && b->kind == ExprKind::Name)
+      return line(backward->range) + ": `" + text(backward->range) + "` is given a gradient: a pipeline begins with the loss itself";
+    if (given && !of_loop && object) {
       out_.left.push_back(line(backward->range) + ": `" + text(backward->range) + "`: backward, precision and scaling are Megatron's");
       b = backward->args[0].value;  // accelerator.backward(loss)
     } else if (b->kind == ExprKind::Call && b->args.size() == 1 && last_name(b->kids[0]) == "scale") {
@@ -226,7 +253,7 @@ class Slicer {
     std::string first;
     const bool direct = at->kind == StmtKind::Assign && at->value == call_;
     if (direct) {
-      out_.outputs = text(at->targets[0]->range);
+      for (const auto* t : at->targets) out_.outputs += (out_.outputs.empty() ? "" : " = ") + text(t->range);
     } else {  // loss = criterion(model(x), y)
       out_.output_name = "output";
       while (out_.names.count(out_.output_name)) out_.output_name = "model_" + out_.output_name;
@@ -388,14 +415,16 @@ class Slicer {
     for (const auto* s : body) {
       if (s == end) return true;
       if (s->range.contains(end->range) && is_plain(s)) {
-        if (until(s->body, end, out) || until(s->orelse, end, out)) return true;
+        const bool in_body =
+            !s->body.empty() && s->body.front()->range.begin <= end->range.begin && end->range.end <= s->body.back()->range.end;
+        if (until(in_body ? s->body : s->orelse, end, out)) return true;
         continue;
       }
       if (TrainingScript::main_guard(s)) {
         for (const auto* k : s->body) out.push_back(k);
         continue;
       }
-      if (is_plain(s)) out.push_back(s);
+      if (is_plain(s) || &body != &m_.body) out.push_back(s);  // a function's own definitions and imports, too
     }
     return false;
   }
@@ -428,6 +457,7 @@ class Slicer {
     if (at_.inner) {
       Statements list;
       until(at_.inner->body, at_.loop, list);
+      std::erase_if(list, [&](const Stmt* s) { return per_epoch_.count(s) != 0; });
       Statements in = slice(list, needed);
       std::erase_if(in, [&](const Stmt* s) { return skip.count(s) != 0; });
       inside = script_.lines(in);
@@ -454,7 +484,8 @@ class Slicer {
         problem_ = line(at_.inner->def_range) + ": " + at_.inner->name + " and its caller call different things by one name";
     }
     std::string of_function, of_parameters;
-    auto take = [&](const Statements& list) {
+    auto take = [&](Statements list) {
+      std::erase_if(list, [&](const Stmt* s) { return per_epoch_.count(s) != 0; });
       Statements out = slice(list, needed);
       std::erase_if(out, [&](const Stmt* s) { return skip.count(s) != 0; });
       taken.insert(taken.begin(), out.begin(), out.end());
@@ -522,15 +553,17 @@ class Slicer {
       const Expr* v = s->kind == StmtKind::Assign ? s->value : nullptr;
       if (!v || v->kind != ExprKind::Call || last_name(v->kids[0]) == "dict") continue;
       for (const auto& n : names_written(s)) {
-        std::string low = n;
-        std::transform(low.begin(), low.end(), low.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+        std::string low = "_";
+        for (char c : n) {  // val_loader and valLoader, not interval_loader
+          if (std::isupper(static_cast<unsigned char>(c))) low += '_';
+          low += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+        }
+        const auto says = [&](const char* word) { return low.find(std::string("_") + word) != std::string::npos; };
         if ((low.find("load") == std::string::npos && last_name(v->kids[0]).find("DataLoader") == std::string::npos) ||
             n == out_.train.substr(0, out_.train.find(".dataset")))
           continue;
-        if ((low.find("val") != std::string::npos || low.find("dev") != std::string::npos || low.find("eval") != std::string::npos) &&
-            out_.valid.empty())
-          out_.valid = n + ".dataset", data_names_.insert(n);
-        else if (low.find("test") != std::string::npos && out_.test.empty()) out_.test = n + ".dataset", data_names_.insert(n);
+        if ((says("val") || says("dev") || says("eval")) && out_.valid.empty()) out_.valid = n + ".dataset", data_names_.insert(n);
+        else if (says("test") && out_.test.empty()) out_.test = n + ".dataset", data_names_.insert(n);
       }
     }
   }
@@ -546,6 +579,8 @@ class Slicer {
     keep(rest);
     keep(data);
     Statements taken;
+    for (const auto* s : every_epoch())
+      if (parts_.used.count(s)) per_epoch_.insert(s);
     const std::string setup = before(rest, {}, taken);
     const std::set<const Stmt*> in_setup(taken.begin(), taken.end());
     for (const auto* s : taken)
@@ -554,6 +589,10 @@ class Slicer {
     const std::string data_text = before(data, in_setup, loaders);
     Names everything = rest;
     everything.insert(data.begin(), data.end());
+    for (const auto* s : loaders)
+      for (const auto& n : names_written(s))
+        if (bound_.count(n) && std::find(out_.data_carries.begin(), out_.data_carries.end(), n) == out_.data_carries.end())
+          out_.data_carries.push_back(n);
     for (const auto* list : {&taken, &loaders})
       for (const auto* s : *list) {
         for (const auto& n : names_read(s)) globals_.insert(n);
@@ -568,6 +607,9 @@ class Slicer {
     out_.setup = setup;
     out_.data = data_text;
     out_.setup_names.assign(bound_.begin(), bound_.end());
+    set_up_ = in_setup;
+    set_up_.insert(loaders.begin(), loaders.end());
+    unknown_ = everything;
     take_definitions(in_setup);
     check_arguments();
   }
@@ -585,8 +627,10 @@ class Slicer {
         definitions.push_back(d);
         parts_.used.insert(d);
         for (const auto& r : names_read(d)) queue.push_back(r);
+        const Names wanted = names_read(d);
         for (const auto* s : m_.body)  // constants of the module
-          if (s->kind == StmtKind::Assign && meets(names_written(s), names_read(d)) && !in_setup.count(s)) {
+          if (is_plain(s) && !TrainingScript::main_guard(s) && !s->range.contains(at_.loop->range) && !in_setup.count(s) &&
+              (meets(names_written(s), wanted) || meets(script_.changed(s), wanted))) {
             definitions.push_back(s);
             parts_.used.insert(s);
             for (const auto& r : names_read(s)) queue.push_back(r);
@@ -602,8 +646,22 @@ class Slicer {
                                                              : "from " + std::string(static_cast<std::size_t>(s->level), '.') + s->module +
                                          " import " + i.name + as);
         }
+      } else {
+        for (const auto* s : m_.body)  // try: import h5py
+          if ((s->kind == StmtKind::Try || s->kind == StmtKind::If) && !TrainingScript::main_guard(s) && names_written(s).count(n) &&
+              !in_setup.count(s) && !s->range.contains(at_.loop->range)) {
+            definitions.push_back(s);
+            parts_.used.insert(s);
+            unknown_.erase(n);
+            for (const auto& r : names_read(s)) queue.push_back(r);
+          }
       }
     }
+    static const Names kOfModules{"__file__", "__name__", "__doc__"};
+    for (const auto& n : unknown_)
+      if (problem_.empty() && !script_.imported(n) && !script_.definition_of(n) && !python_builtins().count(n) && !kOfModules.count(n) &&
+          !bound_.count(n))
+        problem_ = line(at_.loop->range) + ": where " + n + ", which the data or the loss reads, comes from cannot be told";
     std::sort(definitions.begin(), definitions.end(), [](auto* a, auto* b) { return a->range.begin < b->range.begin; });
     definitions.erase(std::unique(definitions.begin(), definitions.end()), definitions.end());
     for (const auto* d : definitions) out_.definitions += "\n\n" + script_.lines({d});
@@ -612,8 +670,33 @@ class Slicer {
     std::stable_partition(out_.imports.begin(), out_.imports.end(), [](const std::string& l) { return l.rfind("import ", 0) == 0; });
   }
 
+  /// A statement of the loops around the batch's was taken once: what it makes anew every epoch is lost.
+  std::string done_again() const {
+    for (const auto* l : parts_.loops) {
+      if (l == at_.loop) continue;
+      Names bound = target_names(l->targets[0]);
+      Statements inside;
+      until(l->body, at_.inner && l->range.contains(at_.inner_call->range) ? at_.inner_call : at_.loop, inside);
+      for (const auto* s : inside)
+        for (const auto& n : names_written(s)) bound.insert(n);
+      for (const auto* s : inside) {
+        if (!set_up_.count(s)) continue;
+        const bool draws = find_expr(s, [](const Expr* e) {
+                             const std::string n = e->kind == ExprKind::Call ? last_name(e->kids[0]) : "";
+                             return n.find("rand") != std::string::npos || n.find("normal") != std::string::npos ||
+                                 n.find("shuffle") != std::string::npos || n == "choice" || n == "sample" || n == "uniform";
+                           }) != nullptr;
+        if (draws || meets(names_read(s), bound))
+          return line(s->range) + ": `" + script_.shortened(s->range) + "` is done anew every epoch";
+      }
+    }
+    return "";
+  }
+
   /// The script's own command line: its arguments have their defaults here.
   void check_arguments() {
+    if ((out_.setup + out_.data + out_.definitions).find("sys.argv") != std::string::npos)
+      out_.left.push_back(line(at_.loop->range) + ": sys.argv is read by what was taken over: it is the trainer's command line here");
     for (const std::string& t : {out_.setup, out_.data, out_.definitions})
       if (t.find("parse_args([])") != std::string::npos || t.find("parse_known_args([])") != std::string::npos) {
         support::Range at{};
@@ -638,12 +721,7 @@ class Slicer {
       if (parts_.used.count(s) || s == at_.made || s->kind == StmtKind::Pass || s->kind == StmtKind::Break ||
           s->kind == StmtKind::Continue || s->kind == StmtKind::Return || s->kind == StmtKind::Global)
         return true;
-      if (s->kind != StmtKind::Expression) {
-        if (s->kind == StmtKind::Assign)
-          for (const auto& n : names_written(s))
-            if (parts_.models.count(n)) return true;
-        return false;
-      }
+      if (s->kind != StmtKind::Expression) return false;
       if (s->value && s->value->kind == ExprKind::String) return true;
       if (!s->value || s->value->kind != ExprKind::Call) return false;
       const std::string n = last_name(s->value->kids[0]);
@@ -670,7 +748,8 @@ class Slicer {
         const bool open = s->kind == StmtKind::For || s->kind == StmtKind::With || s->kind == StmtKind::If || s->kind == StmtKind::While ||
             s->kind == StmtKind::Try;
         if (open && around) {
-          rest(s->body), rest(s->orelse);
+          rest(s->body), rest(s->orelse), rest(s->finally);
+          for (const auto& h : s->handlers) rest(h.body);
           continue;
         }
         if (known(s)) continue;
@@ -700,6 +779,9 @@ class Slicer {
   const Stmt* batch_statement_ = nullptr;  ///< batch = next(iterator)
   const Expr* call_ = nullptr;
   std::map<std::string, std::pair<bool, std::string>> counters_;  ///< name → does it count epochs (else batches)? from what on
+  std::set<const Stmt*> set_up_;                                  ///< statements that run once, before training
+  std::set<const Stmt*> per_epoch_;                               ///< of the loops around, which run with every batch here
+  Names unknown_;                                                 ///< names that no statement before the loop binds
   std::string problem_;
 };
 

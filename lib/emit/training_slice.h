@@ -21,6 +21,7 @@ struct TrainingSlice {
   std::string setup;                                       ///< statements that both data and loss read, at column 0
   std::vector<std::string> setup_names;                    ///< that these bind
   std::string data;                                        ///< statements that build the loaders
+  std::vector<std::string> data_carries;                   ///< names of the set-up that these bind anew
   std::string train, valid, test;                          ///< expressions for data sets; "" where there is none
   std::string batch;                                       ///< the loop's target for what the loader gives
   std::string prepare;                                     ///< batch → inputs and labels

@@ -111,6 +111,8 @@ const Expr* TrainingValues::bound_once(const std::string& name) const {
   program::walk(m_.body, [&](const Stmt* s) {
     if (s->kind == StmtKind::FunctionDef)  // what a call gives it
       for (const auto& p : s->function->parameters) bound += p.name == name;
+    if (s->kind == StmtKind::Import || s->kind == StmtKind::ImportFrom)
+      for (const auto& i : s->imports) bound += (i.asname.empty() ? i.name : i.asname) == name;
     if (s->kind == StmtKind::FunctionDef || s->kind == StmtKind::ClassDef) return true;
     program::NameSet written;
     for (const auto* t : s->targets) program::target_names(t, written);
@@ -135,6 +137,7 @@ std::optional<std::string> TrainingValues::member(const Expr* made, const std::v
   }
   if (made->kind != ExprKind::Call) return configured(keys);
   const Expr* callee = made->kids[0];
+  if (const Expr* root = program::root_name(callee); root && root->text == "json") return std::nullopt;  // not in the YAML files
   if (callee->text == "parse_args" || callee->text == "parse_known_args") return keys.size() == 1 ? argument(key) : std::nullopt;
   if (callee->kind == ExprKind::Name)
     for (const auto* s : m_.body) {
@@ -161,6 +164,32 @@ std::optional<std::string> TrainingValues::member(const Expr* made, const std::v
   return configured(keys);
 }
 
+/// Does the script change what `root` holds under `key`: cfg["lr"] = 1, args.lr *= 2, cfg.update(…), setattr(args, k, v)?
+bool TrainingValues::altered(const std::string& root, const std::string& key) const {
+  bool found = false;
+  const auto is_root = [&](const Expr* e) {
+    const Expr* r = program::root_name(e);
+    return r && r->text == root;
+  };
+  program::walk(m_.body, [&](const Stmt* s) {
+    for (const auto* t : s->targets) {
+      std::vector<std::string> keys;
+      if (t->kind != ExprKind::Name && is_root(t)) found = found || !path_of(t, keys) || keys.back() == key;
+    }
+    return !found;
+  });
+  program::walk_exprs(m_.body, [&](const Expr* e) {
+    if (e->kind != ExprKind::Call) return !found;
+    const std::string name = e->kids[0]->text;
+    const bool on_root = e->kids[0]->kind == ExprKind::Attribute && is_root(e->kids[0]);
+    found = found || (on_root && (name == "update" || name.rfind("merge", 0) == 0 || name == "setdefault" || name == "pop")) ||
+        (e->kids[0]->kind == ExprKind::Name && name == "setattr" && !e->args.empty() && is_root(e->args[0].value)) ||
+        (e->kids[0]->kind == ExprKind::Attribute && name == "set_defaults");
+    return !found;
+  });
+  return found;
+}
+
 std::optional<std::string> TrainingValues::element(const Expr* e, std::size_t at) const {
   if (e->kind == ExprKind::Tuple || e->kind == ExprKind::List) return at < e->kids.size() ? number(e->kids[at]) : std::nullopt;
   if (e->kind == ExprKind::Call && e->args.size() == 1 && (e->kids[0]->text == "tuple" || e->kids[0]->text == "list"))
@@ -177,12 +206,15 @@ std::optional<std::string> TrainingValues::number(const Expr* e, int depth) cons
   if (depth > 8) return std::nullopt;
   if (std::string t(sources_.text(e->range)); is_number(t)) return t;
   if (e->kind == ExprKind::Call && !e->args.empty() && e->kids[0]->kind == ExprKind::Name &&
-      (e->kids[0]->text == "float" || e->kids[0]->text == "int"))
-    return number(e->args[0].value, depth + 1);
+      (e->kids[0]->text == "float" || e->kids[0]->text == "int")) {
+    const auto v = number(e->args[0].value, depth + 1);
+    return v && e->kids[0]->text == "int" ? std::to_string(static_cast<long long>(std::strtod(v->c_str(), nullptr))) : v;
+  }
   std::vector<std::string> keys;
   if (!path_of(e, keys)) return std::nullopt;
   const Expr* bound = bound_once(keys[0]);
   if (keys.size() == 1) return bound ? number(bound, depth + 1) : std::nullopt;
+  if (altered(keys[0], keys.back())) return std::nullopt;
   keys.erase(keys.begin());
   if (bound) return member(bound, keys, depth + 1);
   const auto from_file = configured(keys), from_default = keys.size() == 1 ? argument(keys[0]) : std::nullopt;

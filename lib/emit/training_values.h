@@ -19,6 +19,7 @@ class TrainingValues {
  private:
   std::optional<std::string> configured(const std::vector<std::string>& keys, int element = -1) const;
   std::optional<std::string> argument(const std::string& name) const;
+  bool altered(const std::string& root, const std::string& key) const;
   const program::Expr* bound_once(const std::string& name) const;
   std::optional<std::string> member(const program::Expr* made, const std::vector<std::string>& keys, int depth) const;
   const program::Module& m_;

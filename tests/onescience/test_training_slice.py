@@ -139,6 +139,43 @@ class Slices(unittest.TestCase):
         _, readme, *_ = self.convert(("            optimizer.step()", "            optimizer.step()\n            average.step(model)"), ("    best = float", "    average = nn.Module()\n    best = float"))
         self.assertIn("average.step(model)", readme)
 
+    def test_what_loops_and_conditions_change(self):
+        train, *_ = self.convert(("            loss = cfg", "            losses = []\n            for o, t in ((out_surface, target_surface), (out_aloft, target_aloft)):\n                losses.append(criterion(o, t))\n            loss = sum(losses) * cfg"),
+                                 ("            target_surface,", '            if cfg["training"]["seed"] == 7:\n                invar.clamp_(-5, 5)\n            target_surface,'))
+        self.assertIn("losses.append(criterion(o, t))", train)
+        self.assertIn("invar.clamp_(-5, 5)", train)
+
+    def test_a_default_before_a_loop_that_may_not_run(self):
+        train, *_ = self.convert((BEFORE, '    scale = 1.0\n    for name in cfg.get("extra", []):\n        scale = 2.0\n' + BEFORE), ("+ loss_aloft\n", "+ scale * loss_aloft\n"))
+        self.assertIn("scale = 1.0\n    for name in", train)
+
+    def test_definitions_and_imports_inside_of_the_function(self):
+        train, *_ = self.convert((BEFORE, "    from torch.nn import functional as F\n\n    def weighted(a, b):\n        return 2 * F.l1_loss(a, b)\n\n" + BEFORE),
+                                 ("loss_aloft = criterion(", "loss_aloft = weighted("), ("import h5py\n", "try:\n    import h5py\nexcept ImportError:\n    h5py = None\n"))
+        for text in ("global F,", "from torch.nn import functional as F", "def weighted(a, b):", "try:\n    import h5py"):
+            self.assertIn(text, train)
+
+    def test_values_that_the_script_changes(self):
+        _, readme, script, _ = self.convert((BEFORE, '    cfg["training"]["lr"] *= 2\n' + BEFORE))
+        self.assertNotIn("--lr 2.0e-3", script)
+        self.assertIn("give --lr", readme)
+
+    def test_epochs(self):
+        for loop, epochs in (("range(int(1e2))", 100), ("range(0, 100, 10)", 10), ("range(1, 4)", 3)):
+            train, *_ = self.convert(('range(cfg["training"]["max_epoch"])', loop))
+            self.assertIn(f'["train_iters"] = {epochs} * steps_per_epoch()', train)
+
+    def test_models_that_are_made_anew_are_listed(self):
+        _, readme, *_ = self.convert(("    criterion = nn.L1Loss()", "    model = nn.SyncBatchNorm.convert_sync_batchnorm(model)\n    criterion = nn.L1Loss()"))
+        self.assertIn("convert_sync_batchnorm(model)", readme)
+
+    def test_what_is_done_anew_every_epoch(self):
+        self.refused("anew every epoch", ("        model.train()\n", "        masks = masks * 0.9\n        model.train()\n"))
+        self.refused("anew every epoch", ("        model.train()\n", "        noise = torch.randn(4, 16, 32)\n        model.train()\n"), ("+ loss_aloft\n", "+ loss_aloft + noise.mean()\n"))
+
+    def test_a_condition_on_backward(self):
+        self.refused("under a condition", ("            loss.backward()", "            if torch.isfinite(loss):\n                loss = loss * 2\n                loss.backward()"))
+
     def test_what_cannot_be_taken_apart(self):
         self.refused("more than once", (CALL + "\n            loss", CALL + "\n            again = model(invar)[0]\n            loss"), ("+ loss_aloft\n", "+ loss_aloft + again.mean()\n"))
         self.refused("backward\\(\\) is called more than once", ("loss.backward()", "loss_aloft.backward(retain_graph=True)\n            loss.backward()"))

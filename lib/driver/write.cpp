@@ -188,7 +188,10 @@ support::Expected<bool> write_out(const ConvertRequest& request, const std::stri
     out.written.push_back(f.path);
     if (request.diff) out.diff += support::unified_diff(*old, f.text, f.path, f.path);
     if (f.edited) continue;  // the user's file with additions
-    if (auto o = others.find(f.path); o != others.end() && o->second.second == content_hash(*old)) {
+    const auto o = others.find(f.path);
+    const bool generated_for_another = o != others.end() && o->second.second == content_hash(*old);
+    if (generated_for_another && f.common) continue;  // an older version's text, that nobody changed
+    if (generated_for_another) {
       support::Diagnostic d = failure(fmt::format("{} was generated for {} as well, which needs another text than this model: convert one "
                                                   "of them with other sizes, or into a folder of its own",
                                                   f.path, o->second.first),

@@ -23,6 +23,7 @@ struct File {
   bool executable = false;
   bool edited = false;  ///< a file of the user's with additions: merged in, never owned
   std::string module;   ///< its dotted name, of files beside the originals
+  bool common = false;  ///< the same for every model: only this program's version decides its text
 };
 
 /// Where a module of generated code lies: path relative to the output directory, dotted name.

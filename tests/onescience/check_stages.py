@@ -44,6 +44,7 @@ def main():
     p.add_argument("--no-run", action="store_true")
     p.add_argument("--json", help="write the figures there")
     a = p.parse_args()
+    a.binary = str(Path(a.binary).resolve())   # it is called in other folders
     work = Path(a.work or tempfile.mkdtemp(prefix="shardwright-onescience-"))
     work.mkdir(parents=True, exist_ok=True)
     repository = library(a.corpus, work)

@@ -16,6 +16,7 @@
 #include "eval/imports.h"
 #include "rules/target.h"
 #include "support/files.h"
+#include "support/text.h"
 
 namespace shardwright::driver {
 
@@ -153,10 +154,7 @@ support::Expected<ConvertOutcome> convert(const ConvertRequest& request, support
   std::string default_name = snake_case(generic ? a.traced->entry_module.substr(a.traced->entry_module.rfind('.') + 1) : class_name);
   // Beside the originals: as the model's file or folder is called, where that is the class's name (seaice/, UNet.py).
   if (target->in_place) {
-    std::string joined = class_name;
-    std::transform(joined.begin(), joined.end(), joined.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-    std::string module = "." + a.traced->entry_module + ".";
-    std::transform(module.begin(), module.end(), module.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    const std::string joined = support::lower(class_name), module = "." + support::lower(a.traced->entry_module) + ".";
     if (module.find("." + joined + ".") != std::string::npos) default_name = joined;
   }
   emit::PackageInput in{*a.traced,

@@ -9,6 +9,7 @@
 #include "python/parse.h"
 #include "python/resolve.h"
 #include "support/files.h"
+#include "support/text.h"
 
 namespace shardwright::driver {
 namespace {
@@ -28,15 +29,10 @@ bool has(const std::string& name, std::initializer_list<const char*> parts) {
   return std::any_of(parts.begin(), parts.end(), [&](const char* p) { return name.find(p) != std::string::npos; });
 }
 
-std::string lower(std::string s) {
-  std::transform(s.begin(), s.end(), s.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return s;
-}
-
 // A value for a constructor argument that has no default, by what such names mean in this field; small sizes, so that everything stays
 // quick.
 std::optional<std::string> guess_argument(const std::string& given, const std::string& annotation) {
-  const std::string name = lower(given);
+  const std::string name = support::lower(given);
   if (annotation == "bool") return "False";
   if (annotation.starts_with("Optional") || annotation.find("None") != std::string::npos) return "None";
   if (annotation == "str" || has(name, {"config", "cfg", "path", "file"})) return std::nullopt;
@@ -163,7 +159,7 @@ support::Expected<FirstJob> first_job(const ModelRequest& request, const std::st
       a.note = "nothing tells what this is" + (p.annotation ? " (" + spelled(p.annotation) + ")" : "");
     }
     const bool number = !a.value.empty() && std::all_of(a.value.begin(), a.value.end(), [](unsigned char d) { return std::isdigit(d); });
-    const std::string n = lower(p.name);
+    const std::string n = support::lower(p.name);
     if (number && has(n, {"vocab", "num_embeddings"})) sizes.vocabulary = a.value;
     else if (number && has(n, {"in_chan", "in_ch", "channels"}) && !has(n, {"out"})) sizes.channels = a.value;
     else if (number && has(n, {"len", "ctx", "context", "block_size", "seq"})) sizes.length = a.value;
@@ -193,7 +189,7 @@ support::Expected<FirstJob> first_job(const ModelRequest& request, const std::st
     const Parameter& p = forward->parameters[i];
     if (p.kind == Parameter::VarArgs || p.kind == Parameter::VarKeywords) continue;
     Input in{p.name, "", true, false, false};
-    const std::string n = lower(p.name);
+    const std::string n = support::lower(p.name);
     if (const auto* s = said(p.name)) {
       in.value = s->substr(p.name.size() + 1);
       in.guessed = false;
@@ -256,7 +252,7 @@ support::Expected<FirstJob> first_job(const ModelRequest& request, const std::st
   const std::string model = file->by_path
       ? fs::path(path).lexically_relative(base.ends_with('/') ? base.substr(0, base.size() - 1) : base).generic_string() + ":" + name
       : file->job.model;
-  const std::string cls = lower(name);
+  const std::string cls = support::lower(name);
   out.name = cls + ".yaml";
   std::string& y = out.text;
   y += "# How " + name + " is built and called. Written by `shardwright init`; what it guessed says so: correct it.\n";

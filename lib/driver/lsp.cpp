@@ -11,6 +11,7 @@
 
 #include "driver/version.h"
 #include "lint/report.h"
+#include "support/text.h"
 
 namespace shardwright::driver {
 
@@ -367,8 +368,7 @@ std::optional<std::string> take(std::string& buffer) {
     std::size_t length = std::string::npos;
     for (std::size_t at = 0; at < end;) {
       std::size_t line_end = buffer.find("\r\n", at);
-      std::string line = buffer.substr(at, line_end - at);
-      std::transform(line.begin(), line.end(), line.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+      const std::string line = support::lower(buffer.substr(at, line_end - at));
       unsigned long long n = 0;
       if (std::sscanf(line.c_str(), "content-length: %llu", &n) == 1 || std::sscanf(line.c_str(), "content-length:%llu", &n) == 1)
         length = n;

@@ -17,6 +17,7 @@
 #include "program/visit.h"
 #include "rules/target.h"
 #include "support/files.h"
+#include "support/text.h"
 
 namespace shardwright::driver {
 namespace {
@@ -126,9 +127,7 @@ support::Expected<Recheck> check_in(const TemporaryFolder& folder, const Analysi
     for (const auto& f : files)
       if (!f.module.empty()) options.modules.emplace_back(f.module, (folder.path / f.path).string());
   for (const auto& [module, file] : in.target->described) {
-    std::string text = in.target->text(file);
-    for (std::size_t at; (at = text.find("{megatron}")) != std::string::npos;) text.replace(at, 10, in.target->megatron);
-    options.described.emplace_back(module, std::move(text));
+    options.described.emplace_back(module, support::replaced(in.target->text(file), "{megatron}", in.target->megatron));
   }
 
   const auto& t = a.traced->trace;

@@ -21,28 +21,23 @@ using support::failure;
 /// Copies of what was generated lie here, beside the lock.
 const char* const kBase = "generated/";
 
-using Lock = std::map<std::string, std::string>;
+struct Lock {
+  std::string original;                      ///< the model, as module:Class; "": not said
+  std::map<std::string, std::string> files;  ///< path → hash of what was generated
+};
 
 Lock read_lock(const std::string& dir) {
   Lock lock;
   auto text = support::read_file(support::join_path(dir, "shardwright.lock"));
   if (!text) return lock;
   try {
-    for (const auto& kv : YAML::Load(*text)["files"]) lock[kv.first.as<std::string>()] = kv.second.as<std::string>();
+    const YAML::Node root = YAML::Load(*text);
+    for (const auto& kv : root["files"]) lock.files[kv.first.as<std::string>()] = kv.second.as<std::string>();
+    if (root["original"]) lock.original = root["original"].as<std::string>();
   } catch (const YAML::Exception&) {
-    lock.clear();  // a damaged lock: every existing file counts as changed by hand
+    lock = {};  // a damaged lock: every existing file counts as changed by hand
   }
   return lock;
-}
-
-/// The model, as module:Class, that a folder was generated from; "": not said.
-std::string original_of(const std::string& dir) {
-  auto text = support::read_file(support::join_path(dir, "shardwright.lock"));
-  if (!text) return "";
-  try {
-    const YAML::Node original = YAML::Load(*text)["original"];
-    return original ? original.as<std::string>() : "";
-  } catch (const YAML::Exception&) { return ""; }
 }
 
 /// What the conversions of other models in the same library wrote: path → lock, hash.
@@ -53,7 +48,7 @@ std::map<std::string, std::pair<std::string, std::string>> other_locks(const std
   for (const auto& f : fs::directory_iterator(models, ec)) {
     const std::string dir = (f.path() / ".shardwright").string();
     if (!f.is_directory(ec) || fs::equivalent(dir, fs::path(out) / tool_folder, ec)) continue;
-    for (const auto& [path, hash] : read_lock(dir)) found[path] = {f.path().filename().string(), hash};
+    for (const auto& [path, hash] : read_lock(dir).files) found[path] = {f.path().filename().string(), hash};
   }
   return found;
 }
@@ -135,13 +130,15 @@ std::string refusal(const std::string& folder, const std::vector<std::string>& c
 support::Expected<bool> write_out(const ConvertRequest& request, const std::string& tool_folder, ConvertOutcome& out) {
   // Compare with what is there.
   const std::string lock_dir = support::join_path(out.out, tool_folder);
-  Lock lock = read_lock(lock_dir);
+  const Lock before = read_lock(lock_dir);
+  const auto& lock = before.files;
   const auto others =
       tool_folder.empty() ? std::map<std::string, std::pair<std::string, std::string>>{} : other_locks(out.out, tool_folder);
-  if (const std::string there = original_of(lock_dir); !out.original.empty() && !there.empty() && there != out.original && !request.force)
-    return failure(fmt::format("{} holds what was generated from {}; this model is {}: --name gives it a name of its own",
-                               support::join_path(out.out, tool_folder.substr(0, tool_folder.find("/.shardwright"))), there, out.original),
-                   {}, "overwrite");
+  if (!out.original.empty() && !before.original.empty() && before.original != out.original && !request.force)
+    return failure(
+        fmt::format("{} holds what was generated from {}; this model is {}: --name gives it a name of its own",
+                    support::join_path(out.out, tool_folder.substr(0, tool_folder.find("/.shardwright"))), before.original, out.original),
+        {}, "overwrite");
   std::vector<std::string> changed_by_hand, foreign;
   support::Diagnostic conflict = failure("", {}, "overwrite");
   std::map<std::string, std::string> kept, bases;  // of merged files: hash and text of what was generated

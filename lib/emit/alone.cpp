@@ -21,13 +21,11 @@ const std::map<std::string, std::string> kAnswers{
 std::map<std::string, std::string> imported(const program::Module& m) {
   std::map<std::string, std::string> out;
   program::walk(m.body, [&](const Stmt* s) {
-    if (s->kind == StmtKind::Import)
-      for (const auto& i : s->imports) {
-        if (!i.asname.empty()) out[i.asname] = i.name;
-        else out[i.name.substr(0, i.name.find('.'))] = i.name.substr(0, i.name.find('.'));
-      }
-    if (s->kind == StmtKind::ImportFrom && s->level == 0)
-      for (const auto& i : s->imports) out[i.asname.empty() ? i.name : i.asname] = s->module + "." + i.name;
+    for (const auto& i : s->imports) {
+      const std::string name = program::bound_name(*s, i);
+      if (s->kind == StmtKind::Import) out[name] = i.asname.empty() ? name : i.name;
+      else if (s->level == 0) out[name] = s->module + "." + i.name;
+    }
     return true;
   });
   return out;

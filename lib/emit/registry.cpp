@@ -9,6 +9,7 @@
 #include "rules/target.h"
 #include "support/edits.h"
 #include "support/files.h"
+#include "support/text.h"
 
 namespace shardwright::emit {
 namespace {
@@ -18,11 +19,6 @@ using program::Expr;
 using program::ExprKind;
 using program::Stmt;
 using program::StmtKind;
-
-std::string replaced(std::string text, const std::string& key, const std::string& value) {
-  if (auto at = text.find(key); at != std::string::npos) text.replace(at, key.size(), value);
-  return text;
-}
 
 std::string slashes(std::string dotted) {
   std::replace(dotted.begin(), dotted.end(), '.', '/');
@@ -143,8 +139,9 @@ Layout layout_of(const PackageInput& in, const std::string& out) {
   // models/wind/wind.py → models/wind_distributed_4stage/; a loose file: beside it.
   const program::Module* entry = in.loader.load(in.traced.entry_module);
   Place here = entry ? same(*entry) : Place{in.traced.entry_module + ".py", in.traced.entry_module};
-  const std::string name = replaced(replaced(in.grid.pp == 2 ? target.model_folder_two : target.model_folder, "{model}", in.name),
-                                    "{stages}", std::to_string(in.grid.pp));
+  const std::string name =
+      support::replaced(support::replaced(in.grid.pp == 2 ? target.model_folder_two : target.model_folder, "{model}", in.name), "{stages}",
+                        std::to_string(in.grid.pp));
   auto slash = name.rfind('/');
   const std::string parent = slash == std::string::npos ? "" : name.substr(0, slash);
   const std::string leaf = name.substr(slash == std::string::npos ? 0 : slash + 1);

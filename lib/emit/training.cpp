@@ -10,6 +10,7 @@
 #include "emit/training_slice.h"
 #include "rules/target.h"
 #include "support/files.h"
+#include "support/text.h"
 
 namespace shardwright::emit {
 namespace {
@@ -200,14 +201,13 @@ support::Expected<std::vector<File>> training_files(const PackageInput& in, cons
   d.set("sliced", truth(slice.has_value()));
   d.set("data_everywhere", truth(t.data_ranks != "needed"));
   const Names taken = slice ? slice->names : Names{};
+  const std::string steps =
+      "max(" + fresh("steps_per_epoch", taken) + "() // " + fresh("mpu", taken) + ".get_data_parallel_world_size(), 1)";
   auto filled = [&](std::string s) {
-    for (const auto& [mark, name] : {std::pair("{position}", "position"), std::pair("{here}", "HERE")})
-      for (std::size_t at = s.find(mark); at != std::string::npos; at = s.find(mark, at))
-        s.replace(at, std::string(mark).size(), fresh(name, taken));
-    const std::string steps = "{steps}",
-                      text =
-                          "max(" + fresh("steps_per_epoch", taken) + "() // " + fresh("mpu", taken) + ".get_data_parallel_world_size(), 1)";
-    for (std::size_t at = s.find(steps); at != std::string::npos; at = s.find(steps, at + text.size())) s.replace(at, steps.size(), text);
+    for (const auto& [mark, text] : {std::pair<std::string, std::string>{"{position}", fresh("position", taken)},
+                                     {"{here}", fresh("HERE", taken)},
+                                     {"{steps}", steps}})
+      s = support::replaced(std::move(s), mark, text);
     return s;
   };
   std::vector<std::string> notes;

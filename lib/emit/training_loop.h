@@ -18,6 +18,10 @@ struct TrainingLoop {
   std::string model_class;
 
   bool makes(const program::Expr* e) const;
+  /// Of the function that has the loop, or of the module.
+  const std::vector<program::Stmt*>& body(const program::Module& m) const {
+    return inner ? inner->body : function ? function->body : m.body;
+  }
 };
 
 /// Fills `parts`' models and loops. Returns what was looked for and not found, or "".

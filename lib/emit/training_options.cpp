@@ -59,9 +59,7 @@ class Options {
       }
       return true;
     });
-    if (seed_unknown_ && !given("--seed"))
-      left(seed_unknown_->range,
-           "seed = `" + script_.text(seed_unknown_->range) + "` cannot be told from the source: give --seed in run.sh");
+    if (!given("--seed")) argument("--seed", seed_unknown_, "seed");
     if (!clips_) out_.arguments.emplace_back("--clip-grad", "0.0");
     if (!scheduled_) out_.arguments.emplace_back("--lr-decay-style", "constant");
     if (!optimizer_)
@@ -86,12 +84,8 @@ class Options {
         (callee->kind == ExprKind::Name || (callee->kids[0]->kind == ExprKind::Name && callee->kids[0]->text == "torch"));
   }
   void seed(const Expr* e) {
-    if (auto v = values_.number(e)) {
-      out_.arguments.emplace_back("--seed", *v);
-      out_.argument_lines["--seed"] = script_.line(e->range) + " `seed`";
-    } else if (!seed_unknown_) {
-      seed_unknown_ = e;
-    }
+    if (values_.number(e)) argument("--seed", e, "seed");
+    else if (!seed_unknown_) seed_unknown_ = e;
   }
   static void bind(const Stmt* s, Names& names) {
     for (const auto& n : names_written(s)) names.insert(n);
@@ -161,9 +155,8 @@ class Options {
     const Expr* decay = call_argument(call, "weight_decay", sgd ? 4 : adam ? 4 : -1);
     if (decay) argument("--weight-decay", decay, "weight_decay");
     else out_.arguments.emplace_back("--weight-decay", name == "AdamW" ? "0.01" : "0.0");
-    const bool decays =
-        (decay && values_.number(decay).value_or("1") != "0" && std::atof(values_.number(decay).value_or("1").c_str()) != 0) ||
-        (!decay && name == "AdamW");
+    const std::string decays_by = decay ? values_.number(decay).value_or("1") : name == "AdamW" ? "0.01" : "0";
+    const bool decays = std::atof(decays_by.c_str()) != 0;
     if (decays) note(s->range, "Megatron does not decay biases and other parameters of one dimension; " + name + " does");
     if (decay && decays && name == "Adam")
       left(decay->range, "Adam's weight_decay is added to the gradient; Megatron's adam decays the weights as AdamW does");
@@ -223,9 +216,7 @@ class Options {
     const Expr* found = nullptr;
     int count = 0;
     program::walk(script_.module().body, [&](const Stmt* s) {
-      if ((s->kind == StmtKind::Assign || s->kind == StmtKind::AnnAssign) && s->value && s->targets.size() == 1 &&
-          s->targets[0]->kind == ExprKind::Name && s->targets[0]->text == name)
-        found = s->value, ++count;
+      if (const Expr* v = value_bound(s, name)) found = v, ++count;
       return true;
     });
     return count == 1 ? found : nullptr;
@@ -259,8 +250,7 @@ class Options {
         if (target->kind == ExprKind::Tuple) e = e->kind == ExprKind::Tuple && place < e->kids.size() ? e->kids[place] : nullptr;
         if (e && e->kind == ExprKind::Name)
           program::walk(f->function->body, [&](const Stmt* made) {
-            if (made->kind == StmtKind::Assign && made->targets.size() == 1 && made->targets[0]->text == e->text && is_loader(made->value))
-              found = made->value;
+            if (const Expr* v = value_bound(made, e->text); is_loader(v)) found = v;
             return true;
           });
         else if (is_loader(e)) found = e;
@@ -349,10 +339,8 @@ class Options {
     double product = 1;
     bool told = parts_.loops.size() > 1;
     for (std::size_t i = 0; i + 1 < parts_.loops.size(); ++i) {  // for epoch in range(E)
-      const Expr* r = parts_.loops[i]->value;
-      if (r->kind == ExprKind::Call && last_name(r->kids[0]) == "tqdm" && !r->args.empty()) r = r->args[0].value;
-      told =
-          told && r->kind == ExprKind::Call && (last_name(r->kids[0]) == "range" || last_name(r->kids[0]) == "trange") && !r->args.empty();
+      const Expr* r = counting_call(parts_.loops[i]);
+      told = told && r;
       if (!told) break;
       std::vector<const Expr*> given;
       for (const auto& a : r->args)

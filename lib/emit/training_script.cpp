@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "program/visit.h"
+#include "support/text.h"
 
 namespace shardwright::emit {
 
@@ -18,13 +19,14 @@ Names names_read(const Stmt* s) {
   program::names_read(s, n);
   return {n.names().begin(), n.names().end()};
 }
-namespace {
 
 Names target_names(const Expr* target) {
   program::NameSet n;
   program::target_names(target, n);
   return {n.names().begin(), n.names().end()};
 }
+
+namespace {
 
 Names live(const std::vector<Stmt*>& list) {
   Names out;
@@ -68,6 +70,12 @@ Names names_read(const Expr* e) {
   program::names_read(e, n);
   return {n.names().begin(), n.names().end()};
 }
+const Expr* value_bound(const Stmt* s, const std::string& name) {
+  const bool binds = (s->kind == StmtKind::Assign || s->kind == StmtKind::AnnAssign) && s->targets.size() == 1 &&
+      s->targets[0]->kind == ExprKind::Name && s->targets[0]->text == name;
+  return binds ? s->value : nullptr;
+}
+
 bool meets(const Names& a, const Names& b) {
   return std::any_of(a.begin(), a.end(), [&](const auto& x) { return b.count(x) != 0; });
 }
@@ -93,6 +101,14 @@ const Expr* call_argument(const Expr* call, const std::string& keyword, int at) 
     if (a.keyword.empty() && place++ == at) return a.value;
   }
   return nullptr;
+}
+
+const Expr* counting_call(const Stmt* loop) {
+  const Expr* r = loop->value;
+  if (r->kind == ExprKind::Call && last_name(r->kids[0]) == "tqdm" && !r->args.empty()) r = r->args[0].value;
+  const bool counts =
+      r->kind == ExprKind::Call && (last_name(r->kids[0]) == "range" || last_name(r->kids[0]) == "trange") && !r->args.empty();
+  return counts ? r : nullptr;
 }
 
 bool jumps(const Stmt* s) {
@@ -159,7 +175,7 @@ std::string TrainingScript::lines(const Statements& list) const {
                                  {".parse_known_args()", ".parse_known_args([])"},
                                  {"\"cuda:0\"", "\"cuda\""},
                                  {"'cuda:0'", "'cuda'"}})
-    for (std::size_t at = out.find(from); at != std::string::npos; at = out.find(from, at + to.size())) out.replace(at, from.size(), to);
+    out = support::replaced(std::move(out), from, to);
   return out;
 }
 
@@ -167,7 +183,7 @@ const Stmt* TrainingScript::import_of(const std::string& name) const {
   for (const auto* s : m_.body)
     if (s->kind == StmtKind::Import || s->kind == StmtKind::ImportFrom)
       for (const auto& i : s->imports)
-        if ((!i.asname.empty() ? i.asname : s->kind == StmtKind::Import ? i.name.substr(0, i.name.find('.')) : i.name) == name) return s;
+        if (program::bound_name(*s, i) == name) return s;
   return nullptr;
 }
 

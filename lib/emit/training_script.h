@@ -18,6 +18,10 @@ Names names_read(const program::Expr* e);
 Names names_written(const program::Stmt* s);
 /// Names that a statement reads before it binds them itself: not a loop's target.
 Names names_needed(const program::Stmt* s);
+/// Names that a target binds: x, (x, *y).
+Names target_names(const program::Expr* target);
+/// The value, where a statement binds just this name to one; else nullptr.
+const program::Expr* value_bound(const program::Stmt* s, const std::string& name);
 bool meets(const Names& a, const Names& b);
 /// The first expression in a statement that `is`; nullptr: none.
 const program::Expr* find_expr(const program::Stmt* s, const std::function<bool(const program::Expr*)>& is);
@@ -25,6 +29,8 @@ const program::Expr* find_expr(const program::Stmt* s, const std::function<bool(
 std::string last_name(const program::Expr* callee);
 /// An argument by keyword, or by its place among the positional ones (`at` < 0: by keyword only).
 const program::Expr* call_argument(const program::Expr* call, const std::string& keyword, int at = -1);
+/// The call of range or trange that a loop goes over, perhaps inside of tqdm; nullptr: another iterable.
+const program::Expr* counting_call(const program::Stmt* loop);
 /// Is there a break, continue or return that leaves what is around the statement?
 bool jumps(const program::Stmt* s);
 

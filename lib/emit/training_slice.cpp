@@ -20,12 +20,6 @@ using program::ExprKind;
 using program::Stmt;
 using program::StmtKind;
 
-Names target_names(const Expr* target) {
-  program::NameSet n;
-  program::target_names(target, n);
-  return {n.names().begin(), n.names().end()};
-}
-
 std::string joined(const std::string& list, const std::string& one) { return list.empty() ? one : list + ", " + one; }
 
 class Slicer {
@@ -97,18 +91,12 @@ class Slicer {
       return v && v->kind == ExprKind::Call && !v->args.empty() &&
           (last_name(v->kids[0]) == "tqdm" || last_name(v->kids[0]) == "enumerate");
     };
-    program::walk(at_.inner          ? at_.inner->body
-                      : at_.function ? at_.function->body
-                                     : m_.body,
-                  [&](const Stmt* s) {
-                    if (s->kind == StmtKind::Assign && s->targets.size() == 1 && s->targets[0]->kind == ExprKind::Name &&
-                        s->targets[0]->text == e->text && wraps(s->value))
-                      found = s->value, parts_.used.insert(s);
-                    for (const auto& item : s->items)
-                      if (item.target && item.target->kind == ExprKind::Name && item.target->text == e->text && wraps(item.value))
-                        found = item.value;
-                    return is_plain(s);
-                  });
+    program::walk(at_.body(m_), [&](const Stmt* s) {
+      if (const Expr* v = value_bound(s, e->text); wraps(v)) found = v, parts_.used.insert(s);
+      for (const auto& item : s->items)
+        if (item.target && item.target->kind == ExprKind::Name && item.target->text == e->text && wraps(item.value)) found = item.value;
+      return is_plain(s);
+    });
     return found;
   }
 
@@ -171,19 +159,15 @@ class Slicer {
         break;
       }
       if (!target) return line(at_.loop->range) + ": where this loop has its batches from was not found";
-      if (iterable->kind == ExprKind::Name)
-        program::walk(at_.inner          ? at_.inner->body
-                          : at_.function ? at_.function->body
-                                         : m_.body,
-                      [&](const Stmt* s) {
-                        if (s->kind == StmtKind::Assign && s->targets.size() == 1 && s->targets[0]->kind == ExprKind::Name &&
-                            s->targets[0]->text == iterable->text && s->value->kind == ExprKind::Call &&
-                            last_name(s->value->kids[0]) == "iter" && !s->value->args.empty()) {
-                          parts_.used.insert(s);
-                          iterable = s->value->args[0].value;
-                        }
-                        return is_plain(s);
-                      });
+      if (const Expr* iterator = iterable; iterator->kind == ExprKind::Name)
+        program::walk(at_.body(m_), [&](const Stmt* s) {
+          const Expr* v = value_bound(s, iterator->text);
+          if (v && v->kind == ExprKind::Call && last_name(v->kids[0]) == "iter" && !v->args.empty()) {
+            parts_.used.insert(s);
+            iterable = v->args[0].value;
+          }
+          return is_plain(s);
+        });
     }
     // A function that hands on the loader's batches.
     while (iterable->kind == ExprKind::Call && last_name(iterable->kids[0]).find("DataLoader") == std::string::npos &&
@@ -198,11 +182,8 @@ class Slicer {
     of_batch_ = target_names(target);
     for (std::size_t i = 0; i + 1 < parts_.loops.size(); ++i) {
       const Stmt* l = parts_.loops[i];
-      const Expr* r = l->value;
-      if (r->kind == ExprKind::Call && last_name(r->kids[0]) == "tqdm" && !r->args.empty()) r = r->args[0].value;
-      if (parts_.loops.size() != 2 || l->targets[0]->kind != ExprKind::Name || r->kind != ExprKind::Call ||
-          (last_name(r->kids[0]) != "range" && last_name(r->kids[0]) != "trange") || r->args.empty() || r->args.size() > 2)
-        continue;
+      const Expr* r = counting_call(l);
+      if (parts_.loops.size() != 2 || l->targets[0]->kind != ExprKind::Name || !r || r->args.size() > 2) continue;
       counters_[l->targets[0]->text] = {true, r->args.size() == 2 && r->args[1].keyword.empty() ? text(r->args[0].value->range) : ""};
     }
     return "";
@@ -626,8 +607,8 @@ class Slicer {
         if (d->kind == StmtKind::FunctionDef && (d->function == at_.function || d->function == at_.inner)) continue;
         definitions.push_back(d);
         parts_.used.insert(d);
-        for (const auto& r : names_read(d)) queue.push_back(r);
         const Names wanted = names_read(d);
+        queue.insert(queue.end(), wanted.begin(), wanted.end());
         for (const auto* s : m_.body)  // constants of the module
           if (is_plain(s) && !TrainingScript::main_guard(s) && !s->range.contains(at_.loop->range) && !in_setup.count(s) &&
               (meets(names_written(s), wanted) || meets(script_.changed(s), wanted))) {
@@ -637,10 +618,7 @@ class Slicer {
           }
       } else if (const Stmt* s = script_.import_of(n)) {
         for (const auto& i : s->imports) {
-          const std::string bound = !i.asname.empty() ? i.asname
-              : s->kind == StmtKind::Import           ? i.name.substr(0, i.name.find('.'))
-                                                      : i.name;
-          if (bound != n) continue;
+          if (program::bound_name(*s, i) != n) continue;
           const std::string as = i.asname.empty() ? "" : " as " + i.asname;
           out_.imports.push_back(s->kind == StmtKind::Import ? "import " + i.name + as
                                                              : "from " + std::string(static_cast<std::size_t>(s->level), '.') + s->module +

@@ -112,7 +112,7 @@ const Expr* TrainingValues::bound_once(const std::string& name) const {
     if (s->kind == StmtKind::FunctionDef)  // what a call gives it
       for (const auto& p : s->function->parameters) bound += p.name == name;
     if (s->kind == StmtKind::Import || s->kind == StmtKind::ImportFrom)
-      for (const auto& i : s->imports) bound += (i.asname.empty() ? i.name : i.asname) == name;
+      for (const auto& i : s->imports) bound += program::bound_name(*s, i) == name;
     if (s->kind == StmtKind::FunctionDef || s->kind == StmtKind::ClassDef) return true;
     program::NameSet written;
     for (const auto* t : s->targets) program::target_names(t, written);

@@ -56,7 +56,7 @@ std::unordered_set<std::string> parallel_names(const program::Module& m, std::un
     if (s->kind == StmtKind::Import)
       for (const auto& i : s->imports)
         if (parallel_module(i.name)) {
-          const std::string name = !i.asname.empty() ? i.asname : i.name.substr(0, i.name.find('.'));
+          const std::string name = program::bound_name(*s, i);
           out.insert(name);
           if (i.name.rfind("torch.distributed", 0) == 0) of_torch.insert(name);
         }

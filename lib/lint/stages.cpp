@@ -8,6 +8,7 @@
 #include "eval/torch_link.h"
 #include "lint/session.h"
 #include "program/visit.h"
+#include "support/text.h"
 
 namespace shardwright::lint {
 
@@ -32,8 +33,7 @@ std::optional<std::size_t> number_of(const std::string& name) {
   std::size_t end = name.size();
   while (end > 0 && std::isdigit(static_cast<unsigned char>(name[end - 1]))) --end;
   if (end == name.size()) return std::nullopt;
-  std::string low = name.substr(0, end);
-  std::transform(low.begin(), low.end(), low.begin(), [](unsigned char c) { return std::tolower(c); });
+  const std::string low = support::lower(name.substr(0, end));
   if (!low.ends_with("stage") && !low.ends_with("stage_")) return std::nullopt;
   return std::stoul(name.substr(end));
 }

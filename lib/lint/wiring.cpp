@@ -6,6 +6,7 @@
 #include "lint/syntax_help.h"
 #include "program/visit.h"
 #include "support/files.h"
+#include "support/text.h"
 
 namespace shardwright::lint {
 
@@ -47,7 +48,7 @@ std::set<std::string> bound(const Module& m, bool& star) {
     if (s->kind == StmtKind::Import || s->kind == StmtKind::ImportFrom)
       for (const auto& i : s->imports) {
         star = star || i.name == "*";
-        out.insert(i.asname.empty() ? (s->kind == StmtKind::Import ? i.name.substr(0, i.name.find('.')) : i.name) : i.asname);
+        out.insert(program::bound_name(*s, i));
       }
     for (const auto* t : s->targets)
       if (t->kind == ExprKind::Name) out.insert(t->text);
@@ -266,11 +267,7 @@ struct Wiring {
       };
       const std::string mine = stem(e), theirs = stem(*o);
       if (mine.empty() || theirs.empty()) continue;
-      auto lower = [](std::string s) {
-        std::transform(s.begin(), s.end(), s.begin(), [](unsigned char c) { return std::tolower(c); });
-        return s;
-      };
-      const std::string plain = lower(o->name), wanted = plain == theirs ? lower(e.name) : "";
+      const std::string plain = support::lower(o->name), wanted = plain == theirs ? support::lower(e.name) : "";
       std::string without = mine;
       if (const auto at = without.find("distributed"); at != std::string::npos) without.erase(at, 11);
       if (!wanted.empty() ? mine == wanted : without == theirs) continue;

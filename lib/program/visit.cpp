@@ -221,6 +221,11 @@ void names_read(const std::vector<Stmt*>& body, NameSet& out) {
   for (const Stmt* s : body) names_read(s, out);
 }
 
+std::string bound_name(const Stmt& import, const ImportName& name) {
+  if (!name.asname.empty()) return name.asname;
+  return import.kind == StmtKind::Import ? name.name.substr(0, name.name.find('.')) : name.name;
+}
+
 void target_names(const Expr* t, NameSet& out) {
   if (!t) return;
   if (t->kind == ExprKind::Name) out.add(t->text);

@@ -59,6 +59,8 @@ void names_written(const std::vector<Stmt*>& body, NameSet& out);
 void pattern_captures(const Expr* pattern, NameSet& out);
 /// The names an assignment target binds: x, (x, *y); not those of x.a or x[i].
 void target_names(const Expr* target, NameSet& out);
+/// The name that one of the names of an import statement binds: `import a.b` binds a, `from m import x as y` y.
+std::string bound_name(const Stmt& import, const ImportName& name);
 
 /// {"self", "attn", "qkv"} for self.attn.qkv; nothing when the root is no name.
 std::optional<std::vector<std::string>> attribute_path(const Expr* e);

@@ -365,17 +365,12 @@ bool Resolver::read(std::size_t l, const Stmt* unit, const Read& r, Clock when, 
     if (scalar(l, r.name, w)) return true;
   }
   // Tensors that cross under this very version are provided; others only by what is asked of them.
-  if (write(w).value.kind == Binding::Tensor && r.expr)
-    if (auto e = metadata(l, r.expr, write(w).value.tensor)) {
-      if (e->text != c_.text(e->range)) state_[l].edits[unit].push_back(*e);
-      return true;
-    }
-  if (write(w).value.kind == Binding::Tensor && r.expr)
-    if (auto e = stand_in(l, r.expr, write(w).value.tensor, when)) {
-      if (e->text != c_.text(e->range)) state_[l].edits[unit].push_back(*e);
-      return true;
-    }
-  return false;
+  if (write(w).value.kind != Binding::Tensor || !r.expr) return false;
+  auto e = metadata(l, r.expr, write(w).value.tensor);
+  if (!e) e = stand_in(l, r.expr, write(w).value.tensor, when);
+  if (!e) return false;
+  if (e->text != c_.text(e->range)) state_[l].edits[unit].push_back(*e);
+  return true;
 }
 
 void Resolver::others(std::size_t l) {

@@ -8,6 +8,7 @@
 
 #include "rewrite/tp_context.h"
 #include "rewrite/variants.h"
+#include "support/text.h"
 
 namespace shardwright::rewrite {
 namespace {
@@ -18,14 +19,9 @@ using program::StmtKind;
 
 bool word(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
 
-std::string replaced(std::string s, const std::string& from, const std::string& to) {
-  for (std::size_t at = s.find(from); at != std::string::npos; at = s.find(from, at + to.size())) s.replace(at, from.size(), to);
-  return s;
-}
-
 /// A fragment of tp_edits in C++: our names qualified, // as /, tuples as braces.
 std::string in_cxx(std::string s, const std::vector<std::string>& names) {
-  s = replaced(s, " // ", " / ");
+  s = support::replaced(s, " // ", " / ");
   std::set<std::string> ours(names.begin(), names.end());
   ours.insert("tp_size");
   std::string out;

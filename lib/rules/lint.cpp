@@ -4,6 +4,7 @@
 
 #include "rules/embedded.h"
 #include "rules/loader.h"
+#include "support/text.h"
 
 namespace shardwright::rules {
 namespace {
@@ -93,10 +94,6 @@ std::vector<std::string> lint_codes() {
   return out;
 }
 
-std::string lint_page(const std::string& code) {
-  std::string anchor = code;
-  std::transform(anchor.begin(), anchor.end(), anchor.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return "docs/lint.md#" + anchor;
-}
+std::string lint_page(const std::string& code) { return "docs/lint.md#" + support::lower(code); }
 
 }  // namespace shardwright::rules

@@ -4,17 +4,13 @@
 #include <cctype>
 
 #include "rules/embedded.h"
+#include "support/text.h"
 #include "support/yaml.h"
 
 namespace shardwright::rules {
 namespace {
 
 namespace yaml = support::yaml;
-
-std::string lower(std::string s) {
-  std::transform(s.begin(), s.end(), s.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return s;
-}
 
 std::vector<std::pair<std::string, std::string>> pairs(yaml::Reader& r, const std::string& key) {
   std::vector<std::pair<std::string, std::string>> out;
@@ -45,10 +41,10 @@ std::string Target::class_name(const std::string& original) const {
 }
 
 std::string Target::file_stem(const std::string& original) const {
-  const std::string small = lower(original);
+  const std::string small = support::lower(original);
   std::size_t at = std::string::npos;
   for (const auto& type : types) {
-    std::string t = lower(type);
+    std::string t = support::lower(type);
     if (small.size() >= t.size() && small.compare(small.size() - t.size(), t.size(), t) == 0) at = std::min(at, small.size() - t.size());
   }
   if (at != std::string::npos) return original.substr(0, at) + file_word + original.substr(at);
